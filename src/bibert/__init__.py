@@ -1,0 +1,72 @@
+"""BERT in one bit: binarize a BERT classifier, distill it, evaluate it.
+
+The public names below are loaded when they are first asked for, so `import bibert` costs milliseconds and
+needs neither torch nor transformers. Everything else lives in the subpackages and is imported from there.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bibert.data.examples import Split, TextData
+    from bibert.data.glue import load_glue
+    from bibert.data.tables import load_table
+    from bibert.errors import BibertError
+    from bibert.nn.binarization import binarize
+    from bibert.nn.loading import load_classifier
+    from bibert.nn.model import BiBertForSequenceClassification
+    from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+
+    __version__: str
+
+__all__ = [
+    "SCHEMES",
+    "BiBertForSequenceClassification",
+    "BibertError",
+    "Scheme",
+    "Split",
+    "TextData",
+    "__version__",
+    "binarize",
+    "get_scheme",
+    "load_classifier",
+    "load_glue",
+    "load_table",
+]
+
+_HOME_OF = {
+    "SCHEMES": "bibert.nn.schemes",
+    "Scheme": "bibert.nn.schemes",
+    "get_scheme": "bibert.nn.schemes",
+    "BiBertForSequenceClassification": "bibert.nn.model",
+    "binarize": "bibert.nn.binarization",
+    "load_classifier": "bibert.nn.loading",
+    "Split": "bibert.data.examples",
+    "TextData": "bibert.data.examples",
+    "load_glue": "bibert.data.glue",
+    "load_table": "bibert.data.tables",
+    "BibertError": "bibert.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _installed_version()
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms that only this answer needs
+
+    try:
+        return version("bibert")
+    except PackageNotFoundError:  # the sources are on the path, but were never installed
+        return "0+unknown"

@@ -1,0 +1,111 @@
+"""`bibert augment`: write an augmented copy of a training set, as TinyBERT does.
+
+Options, loading of what they name, and progress live here; the augmentation itself is `data.augment`.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from bibert.cli.console import messages, progress
+from bibert.errors import BibertError, require_extra
+
+if TYPE_CHECKING:
+    from bibert.data.candidates import Candidates
+
+Item = TypeVar("Item")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def augment(
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Labelled text: CSV, TSV, JSONL or Parquet, plain or .gz.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The TSV file to write.")],
+    task: Annotated[
+        str | None, typer.Option(help="The GLUE task that INPUT is a TSV file of: how to read it, how many variants.")
+    ] = None,
+    mlm: Annotated[
+        str | None, typer.Option(metavar="CHECKPOINT", help="Masked LM for words of one piece: a folder or a Hub name.")
+    ] = None,
+    glove: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="GloVe vectors (.txt, .txt.gz, .npy) for other words; alone, for all words."),
+    ] = None,
+    variants: Annotated[
+        int | None, typer.Option(min=1, help="New texts to try for each text.", show_default="the task's, or 20")
+    ] = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Words that may take the place of a word.")] = 15,
+    probability: Annotated[float, typer.Option(min=0.0, max=1.0, help="Chance that a word is replaced.")] = 0.4,
+    seed: Annotated[int, typer.Option(min=0, help="Of all choices; the same seed gives the same file.")] = 0,
+    text_column: Annotated[str, typer.Option(help="Column of the text.", show_default="found by name")] = "",
+    pair_column: Annotated[
+        str, typer.Option(help="Column of a pair's second text.", show_default="found by name")
+    ] = "",
+    label_column: Annotated[str, typer.Option(help="Column of the label.", show_default="found by name")] = "",
+) -> None:
+    """Write an augmented copy of a training set: each row, then variants of it with some words replaced.
+
+    The new file has the columns of INPUT under their old names, so it can stand in for INPUT in every other command.
+
+    Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
+    """
+    from bibert.data.augment import AugmentConfig, augment_rows, load_rows, save_rows, variants_of
+    from bibert.data.columns import Columns
+
+    config = AugmentConfig(variants or variants_of(task), candidates, probability, seed)
+    _check_output(source, output)
+    rows_of = load_rows(source, Columns(text_column, pair_column, label_column), task)
+    words = _load_candidates(mlm, glove)
+    groups = _show_progress(augment_rows(rows_of.rows, words, config), len(rows_of.rows))
+    written = save_rows(output, rows_of.layout, groups)
+    messages.print(f"{output}: {written} rows from {len(rows_of.rows)}")
+
+
+def _check_output(source: Path, output: Path) -> None:
+    """Refuse a place for the result before the work of hours, not after it."""
+    if output.suffix != ".tsv":
+        raise BibertError(f"{output}: a TSV file is written; let its name end in .tsv")
+    if output.resolve() == source.resolve():
+        raise BibertError(f"{output}: is the input itself; give another name, the input is kept")
+    if not output.resolve().parent.is_dir():
+        raise BibertError(f"{output}: the folder {output.parent} does not exist; make it first")
+
+
+def _load_candidates(mlm: str | None, glove: Path | None) -> "Candidates":
+    from bibert.data.candidates import Candidates
+    from bibert.data.word_vectors import load_word_vectors
+
+    if mlm is None and glove is None:
+        raise BibertError("no source of new words: give --mlm CHECKPOINT, --glove FILE, or both")
+    vectors = None if glove is None else load_word_vectors(glove)
+    if mlm is None:
+        return Candidates(None, vectors)
+    require_extra("train", "augmenting with a masked LM")
+    from bibert.data.masked_lm import load_masked_lm
+
+    return Candidates(load_masked_lm(mlm), vectors)
+
+
+def _show_progress(groups: Iterable[Item], total: int) -> Iterator[Item]:
+    """Pass everything on, with a bar on a terminal and a line from time to time elsewhere."""
+    if not messages.is_terminal:
+        yield from _say_progress(groups, total)
+        return
+    with progress() as bar:
+        yield from bar.track(groups, total=total, description="augmenting")
+
+
+def _say_progress(groups: Iterable[Item], total: int) -> Iterator[Item]:
+    start = said = time.monotonic()
+    for done, group in enumerate(groups, start=1):
+        yield group
+        now = time.monotonic()
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said = now
+            left = timedelta(seconds=round((now - start) / done * (total - done)))
+            messages.print(f"augmenting: {done} of {total} rows, {left} left")

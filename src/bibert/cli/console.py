@@ -1,0 +1,52 @@
+"""Where a command's words go: results to stdout, everything said on the way to stderr.
+
+So `bibert schemes --json > table.json` holds the table and nothing else, and a progress bar never ends up in a file.
+"""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+WIDTH_OF_A_PIPE = 200  # a file or a log has no width; rich would cut a table at 80 columns
+
+messages = Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr as it is: no markup, and no line breaks of our own where it goes to a file."""
+    messages.print(text, markup=False, soft_wrap=not messages.is_terminal)
+
+
+def quiet_libraries() -> None:
+    """Keep the bars and notices of transformers off the terminal; a command shows its own progress."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def print_table(table: Table) -> None:
+    """Write a table of results to stdout, uncut where stdout is not a terminal."""
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE).print(table)
+
+
+def print_json(value: Any) -> None:
+    """Write results to stdout as JSON; NaN and infinity are refused, because JSON has no word for them."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def progress() -> Progress:
+    """A progress bar on stderr with what is done, the time gone and the time left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=messages,
+    )

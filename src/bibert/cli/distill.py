@@ -1,0 +1,36 @@
+"""`bibert distill`: the student."""
+
+from typing import Annotated
+
+import typer
+
+from bibert.cli.console import quiet_libraries
+from bibert.cli.options import DataOptions, Json, Output, SchemeName, TrainingOptions, with_option_groups
+from bibert.errors import require_extra
+from bibert.nn.schemes import get_scheme
+
+
+@with_option_groups
+def distill(
+    teacher: Annotated[str, typer.Option("--teacher", "-t", help="Folder of the fine-tuned teacher.")],
+    output: Output,
+    data: DataOptions,
+    training: TrainingOptions,
+    scheme: SchemeName = "bibert",
+    json: Json = False,
+) -> None:
+    """Binarize a teacher by a scheme and distill it: the student.
+
+    Example: bibert distill reviews.csv --teacher runs/teacher/model --scheme bibert -o runs/student
+    """
+    require_extra("train", "bibert distill")
+    quiet_libraries()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.results import show_metrics
+    from bibert.training.distiller import distill as run
+
+    row = get_scheme(scheme)
+    recipe, arguments = training.load(), training.trainer_arguments()
+    texts = data.load_and_report()
+    metrics = run(teacher, row, texts, output, recipe, [TrainingProgress(scheme)], **arguments)
+    show_metrics({scheme: metrics}, {scheme: output / "model"}, json)

@@ -1,0 +1,38 @@
+"""`bibert evaluate`: the score of a trained model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bibert.cli.console import quiet_libraries
+from bibert.cli.options import DataOptions, Json, with_option_groups
+from bibert.errors import require_extra
+
+
+@with_option_groups
+def evaluate(
+    model: Annotated[Path, typer.Option("--model", "-m", help="Folder of a teacher or student.")],
+    data: DataOptions,
+    max_length: Annotated[int, typer.Option(help="Tokens per text; longer ones are cut.")] = 128,
+    json: Json = False,
+) -> None:
+    """Score a trained model on the dev set of a task, or on every row of a file.
+
+    Example: bibert evaluate test.csv --model runs/reviews/student/model
+    """
+    require_extra("train", "bibert evaluate")
+    quiet_libraries()
+    from bibert.cli.results import show_metrics
+    from bibert.nn.loading import load_classifier
+    from bibert.training.evaluate import evaluate as score
+
+    classifier = load_classifier(model)
+    splits, names = data.load_for_scoring(classifier.label_names)
+    metrics = {
+        f"{split}_{metric}": value
+        for split, rows in splits.items()
+        for metric, value in score(classifier, rows, names, max_length).items()
+    }
+    name = classifier.model.config.quantization.name
+    show_metrics({name: metrics}, {name: model}, json)

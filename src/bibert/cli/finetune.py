@@ -1,0 +1,25 @@
+"""`bibert finetune`: the teacher."""
+
+from bibert.cli.console import quiet_libraries
+from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TeacherOptions, with_option_groups
+from bibert.errors import require_extra
+
+
+@with_option_groups
+def finetune(
+    checkpoint: Checkpoint, output: Output, data: DataOptions, training: TeacherOptions, json: Json = False
+) -> None:
+    """Fine-tune a full-precision BERT on labelled text: the teacher of a later `bibert distill`.
+
+    Example: bibert finetune reviews.csv --checkpoint path/to/bert -o runs/teacher
+    """
+    require_extra("train", "bibert finetune")
+    quiet_libraries()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.results import show_metrics
+    from bibert.training.teacher import finetune as run
+
+    recipe, arguments = training.load(), training.trainer_arguments()
+    texts = data.load_and_report()
+    metrics = run(checkpoint, texts, output, recipe, [TrainingProgress("teacher")], **arguments)
+    show_metrics({"teacher": metrics}, {"teacher": output / "model"}, json)

@@ -1,0 +1,193 @@
+"""Options that several commands share: which data, which recipe, how to report.
+
+A group of options is a dataclass; `with_option_groups` spreads its fields over the signature of a command, which is
+what typer reads. Heavy imports are inside the methods, so that `--help` works in an install without torch.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from bibert.cli.console import say
+from bibert.data.columns import Columns
+from bibert.data.examples import Split, TextData
+from bibert.data.glue import get_task, load_glue, load_glue_dev, load_glue_from_hub
+from bibert.data.report import describe
+from bibert.data.tables import load_split, load_table, metrics_for
+from bibert.errors import DataError, RecipeError, require_extra
+
+if TYPE_CHECKING:
+    from bibert.training.recipe import Recipe
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it goes on.")]
+Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
+SchemeName = Annotated[str, typer.Option("--scheme", "-s", help="A row of `bibert schemes`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def _option(help_text: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help_text, show_default=False, **settings)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which labelled text."""
+
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Training file (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
+            "leave it out to fetch the task from the Hub.",
+            show_default=False,
+        ),
+    ] = None
+    dev: Annotated[Path | None, _option("Dev file. Without it a tenth of the training rows is set aside.")] = None
+    task: Annotated[str | None, _option("A GLUE task, such as sst-2, instead of a file.")] = None
+    text_column: Annotated[str, _option("Column of the text; found by name if not given.")] = ""
+    pair_column: Annotated[str, _option("Column of the second text of a pair.")] = ""
+    label_column: Annotated[str, _option("Column of the label or score.")] = ""
+    regression: Annotated[
+        bool | None, _option("Labels are scores, or classes; inferred if not said.", "--regression/--classes")
+    ] = None
+
+    def load(self) -> TextData:
+        """Read the data."""
+        if self.task is not None:
+            return load_glue_from_hub(self.task) if self.data is None else load_glue(self.task, self.data)
+        if self.data is None:
+            raise DataError("no data: give a training file, or a GLUE task with --task")
+        return load_table(self.data, self.dev, self._columns, self.regression)
+
+    def load_for_scoring(self, label_names: tuple[str, ...]) -> tuple[dict[str, Split], tuple[str, ...]]:
+        """The splits and metrics to score a model on that knows `label_names`: dev sets, or all rows of a file."""
+        if self.task is not None:
+            task = get_task(self.task)
+            if task.label_names != label_names:
+                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}")
+            splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
+            return splits, task.metrics
+        if self.data is None:
+            raise DataError("no data: give a file, or a GLUE task with --task")
+        return {"all": load_split(self.data, self._columns, label_names)}, metrics_for(label_names)
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.text_column, self.pair_column, self.label_column)
+
+    def load_and_report(self) -> TextData:
+        """Read the data and say what it is, before hours are spent on it."""
+        from bibert.training.run import is_main_process
+
+        data = self.load()
+        if is_main_process():
+            for line in describe(data).lines():
+                say(line)
+        return data
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Which recipe, what to change in it, and whether to write a TensorBoard log."""
+
+    recipe: Annotated[str, typer.Option(help="A preset, such as paper-sst-2, or a TOML file.")] = "student"
+    learning_rate: Annotated[float | None, _option("Peak learning rate.")] = None
+    epochs: Annotated[float | None, _option("Passes over the data.")] = None
+    batch_size: Annotated[int | None, _option("Texts per step, over all processes.")] = None
+    max_length: Annotated[int | None, _option("Tokens per text; longer ones are cut.")] = None
+    seed: Annotated[int | None, _option("Seed of everything random.")] = None
+    changes: Annotated[
+        list[str] | None,
+        _option("Change any key of the recipe: --set weights.gold=0.5.", "--set", metavar="KEY=VALUE"),
+    ] = None
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write a TensorBoard log.")] = False
+
+    def load(self) -> "Recipe":
+        """The preset or file, then --set, then the options that were given."""
+        from bibert.training.recipe import load_recipe
+
+        shortcuts = ("learning_rate", "epochs", "batch_size", "max_length", "seed")
+        given = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
+        return load_recipe(self.recipe, parse_changes(self.changes or []) | given)
+
+    def trainer_arguments(self) -> dict[str, Any]:
+        """What changes in the Trainer's arguments."""
+        if not self.tensorboard:
+            return {}
+        require_extra("tensorboard", "--tensorboard")
+        return {"report_to": "tensorboard"}
+
+
+@dataclass(frozen=True)
+class TeacherOptions(TrainingOptions):
+    """The same with the teacher's preset."""
+
+    recipe: Annotated[str, typer.Option(help="A preset, or a TOML file.")] = "teacher"
+
+
+def parse_changes(changes: list[str]) -> dict[str, Any]:
+    """KEY=VALUE words as values, read as TOML; `weights.gold=0.5` changes one loss term."""
+    parsed: dict[str, Any] = {}
+    for change in changes:
+        key, _, value = (part.strip() for part in change.partition("="))
+        if not (key and value):
+            raise RecipeError(f"--set {change!r}: write KEY=VALUE, such as --set learning_rate=2e-4")
+        section, dot, term = key.partition(".")
+        if dot:
+            parsed.setdefault(section, {})[term] = _value(value)
+        else:
+            parsed[key] = _value(value)
+    return parsed
+
+
+def _value(word: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {word}")["value"]
+    except tomllib.TOMLDecodeError:
+        return word  # a bare word is a string
+
+
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command` one option for each field of its parameters that are dataclasses of options."""
+    hints = get_type_hints(command, include_extras=True)
+    hints.pop("return", None)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
+
+    @wraps(command)
+    def spread(**values: Any) -> None:
+        made = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**made, **values)
+
+    parameters = [
+        p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name])
+        for p in inspect.signature(command).parameters.values()
+        if p.name not in groups
+    ]
+    for kind in groups.values():
+        parameters += _parameters(kind)
+    # Without these typer would follow the wrapper back to the command and meet the dataclasses.
+    del spread.__dict__["__wrapped__"]
+    spread.__dict__["__signature__"] = inspect.Signature(parameters)
+    spread.__annotations__ = {p.name: p.annotation for p in parameters}
+    return spread
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]

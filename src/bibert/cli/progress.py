@@ -1,0 +1,95 @@
+"""Showing a training: a progress bar with loss, dev score and time left on a terminal, plain lines elsewhere."""
+
+import time
+from typing import Any
+
+from rich.progress import Progress, TaskID
+from transformers import TrainerCallback
+
+from bibert.cli.console import messages, progress, say
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+class TrainingProgress(TrainerCallback):  # type: ignore[misc]
+    """Follows one training at a time; several stages follow each other under their own names.
+
+    Args:
+        title: what is trained, such as `teacher`.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.bar: Progress | None = None
+        self.task: TaskID | None = None
+        self.loss = self.score = ""
+        self.started = self.last_line = 0.0
+        self.first_step = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Start a bar, or say that the training starts or goes on."""
+        if not state.is_world_process_zero:
+            return
+        self.loss = self.score = ""
+        self.started = self.last_line = time.monotonic()
+        self.first_step = state.global_step
+        if messages.is_terminal:
+            self.bar = progress()
+            self.bar.start()
+            self.task = self.bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
+        elif state.global_step:
+            self._say(f"goes on at step {state.global_step} of {state.max_steps}")
+        else:
+            self._say(f"{state.max_steps} steps")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Move the bar."""
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=state.global_step, description=self._description())
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Remember the newest loss; without a terminal, print a line from time to time."""
+        if not state.is_world_process_zero or "loss" not in (logs or {}):
+            return
+        self.loss = f"loss {logs['loss']:.3f}"
+        if self.bar is None and time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
+            self._line(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Show the newest and the best dev score."""
+        name = args.metric_for_best_model
+        if not state.is_world_process_zero or name not in (metrics or {}) or state.global_step >= state.max_steps:
+            return
+        best = max(metrics[name], state.best_metric if state.best_metric is not None else metrics[name])
+        self.score = f"{name.removeprefix('eval_')} {metrics[name]:.4f} (best {best:.4f})"
+        if self.bar is None:
+            self._line(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Take the bar down and say how it went."""
+        if not state.is_world_process_zero:
+            return
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = self.task = None
+        best = "" if state.best_metric is None else f", best dev score {state.best_metric:.4f}"
+        self._say(f"{state.global_step} steps in {_clock(time.monotonic() - self.started)}{best}")
+
+    def _line(self, state: Any) -> None:
+        self.last_line = time.monotonic()
+        done = max(state.global_step - self.first_step, 1)
+        left = (self.last_line - self.started) / done * (state.max_steps - state.global_step)
+        facts = [f"step {state.global_step}/{state.max_steps}", self.loss, self.score, f"{_clock(left)} left"]
+        self._say(", ".join(fact for fact in facts if fact))
+
+    def _description(self) -> str:
+        return "  ".join(part for part in (self.title, self.loss, self.score) if part)
+
+    def _say(self, text: str) -> None:
+        say(f"{self.title}: {text}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

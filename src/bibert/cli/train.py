@@ -1,0 +1,60 @@
+"""`bibert train`: teacher and student in one go."""
+
+from typing import Annotated
+
+import typer
+
+from bibert.cli.console import quiet_libraries
+from bibert.cli.options import (
+    Checkpoint,
+    DataOptions,
+    Json,
+    Output,
+    SchemeName,
+    TrainingOptions,
+    with_option_groups,
+)
+from bibert.errors import require_extra
+from bibert.nn.schemes import get_scheme
+
+
+@with_option_groups
+def train(
+    checkpoint: Checkpoint,
+    output: Output,
+    data: DataOptions,
+    training: TrainingOptions,
+    scheme: SchemeName = "bibert",
+    teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
+    json: Json = False,
+) -> None:
+    """Fine-tune a teacher on labelled text, binarize it and distill it into the student.
+
+    --max-length and --seed count for both; the other options of the recipe are the student's.
+
+    Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
+    """
+    require_extra("train", "bibert train")
+    quiet_libraries()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.results import show_metrics
+    from bibert.training.distiller import distill
+    from bibert.training.recipe import load_recipe
+    from bibert.training.teacher import finetune
+
+    row = get_scheme(scheme)
+    recipe, arguments = training.load(), training.trainer_arguments()
+    shared = {"max_length": recipe.max_length, "seed": recipe.seed}
+    texts = data.load_and_report()
+    folders = {"teacher": output / "teacher" / "model", scheme: output / "student" / "model"}
+    taught = finetune(
+        checkpoint,
+        texts,
+        output / "teacher",
+        load_recipe(teacher_recipe, shared),
+        [TrainingProgress("teacher")],
+        **arguments,
+    )
+    student = output / "student"
+    learned = distill(folders["teacher"], row, texts, student, recipe, [TrainingProgress(scheme)], **arguments)
+    show_metrics({"teacher": taught, scheme: learned}, folders, json)

@@ -1,0 +1,1 @@
+"""Labelled text: reading it, checking it, augmenting it, batching it."""

@@ -1,0 +1,207 @@
+"""Text to token ids, and token ids to batches: a compact data set, dynamic padding, length-grouped order.
+
+What the texts and labels are is settled before (`tables`, `glue`); what a batch is used for comes after (`training`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import Dataset, Sampler
+
+from bibert.data.examples import Split
+from bibert.errors import CheckpointError, DataError, RecipeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+ROWS_PER_CALL = 1000  # enough for the tokenizer's threads; its Python objects stay few
+BATCHES_PER_CHUNK = 50  # rows are sorted by length within this many batches: near-equal lengths, still random
+
+
+class EncodedSplit(Dataset[dict[str, Any]]):
+    """The token ids of a split: two flat arrays, and where each row starts in them.
+
+    Attributes:
+        input_ids: the ids of all rows, end to end.
+        token_type_ids: 0 for the first text, 1 for the second.
+        offsets: row i is `input_ids[offsets[i]:offsets[i + 1]]`.
+        labels: int64 class ids, or float32 scores.
+        truncated: how many rows were cut to the maximal length.
+    """
+
+    def __init__(
+        self,
+        input_ids: npt.NDArray[np.int32],
+        token_type_ids: npt.NDArray[np.int8],
+        offsets: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.int64] | npt.NDArray[np.float32],
+        truncated: int,
+    ) -> None:
+        self.input_ids = input_ids
+        self.token_type_ids = token_type_ids
+        self.offsets = offsets
+        self.labels = labels
+        self.truncated = truncated
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        row = index % len(self)
+        place = slice(self.offsets[row], self.offsets[row + 1])
+        return {
+            "input_ids": self.input_ids[place],
+            "token_type_ids": self.token_type_ids[place],
+            "labels": self.labels[row],
+        }
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of tokens of each row."""
+        return np.diff(self.offsets)
+
+
+def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> EncodedSplit:
+    """Turn texts into token ids, cut to `max_length`.
+
+    Integer labels become int64 class ids, any other labels float32 scores.
+
+    Raises:
+        RecipeError: `max_length` leaves no room for a token of the text.
+    """
+    special = tokenizer.num_special_tokens_to_add(pair=split.pairs is not None)
+    if max_length <= special:
+        raise RecipeError(
+            f"max_length is {max_length}, but special tokens alone take {special}; set it to {special + 1} or more"
+        )
+    ids: list[npt.NDArray[np.int32]] = []
+    types: list[npt.NDArray[np.int8]] = []
+    lengths: list[int] = [0]
+    truncated = 0
+    for batch in _batches(split, tokenizer, max_length):
+        ids.append(np.fromiter(chain.from_iterable(batch["input_ids"]), dtype=np.int32))
+        types.append(np.fromiter(chain.from_iterable(batch["token_type_ids"]), dtype=np.int8))
+        lengths.extend(map(len, batch["input_ids"]))
+        truncated += sum(bool(encoding.overflowing) for encoding in batch.encodings)
+    labels: npt.NDArray[Any] = np.asarray(split.labels)
+    return EncodedSplit(
+        input_ids=np.concatenate(ids),
+        token_type_ids=np.concatenate(types),
+        offsets=np.cumsum(lengths, dtype=np.int64),
+        labels=labels.astype(np.int64) if labels.dtype.kind == "i" else labels.astype(np.float32),
+        truncated=truncated,
+    )
+
+
+def _batches(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> Iterator[Any]:
+    for start in range(0, len(split), ROWS_PER_CALL):
+        place = slice(start, start + ROWS_PER_CALL)
+        yield tokenizer(
+            list(split.texts[place]),
+            None if split.pairs is None else list(split.pairs[place]),
+            truncation=True,
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=True,
+        )
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Rows to a batch of tensors, padded to the longest row, or to `pad_to` tokens where that is given."""
+
+    pad_token_id: int
+    pad_to: int | None = None
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Pad and stack `rows`; padding has mask 0 and token type 0."""
+        longest = max(len(row["input_ids"]) for row in rows)
+        if self.pad_to is not None and longest > self.pad_to:
+            raise DataError(f"a row has {longest} tokens, more than pad_to={self.pad_to}; use it as max_length too")
+        shape = (len(rows), self.pad_to or longest)
+        input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
+        attention_mask = np.zeros(shape, dtype=np.int64)
+        token_type_ids = np.zeros(shape, dtype=np.int64)
+        for position, row in enumerate(rows):
+            length = len(row["input_ids"])
+            input_ids[position, :length] = row["input_ids"]
+            attention_mask[position, :length] = 1
+            token_type_ids[position, :length] = row["token_type_ids"]
+        return {
+            "input_ids": torch.from_numpy(input_ids),
+            "attention_mask": torch.from_numpy(attention_mask),
+            "token_type_ids": torch.from_numpy(token_type_ids),
+            "labels": torch.from_numpy(np.asarray([row["labels"] for row in rows])),
+        }
+
+
+class LengthGroupedSampler(Sampler[int]):
+    """A random order in which each run of `batch_size` rows has similar lengths; every row once an epoch.
+
+    The order depends on the seed and the epoch alone, so a resumed or a distributed run sees the same batches.
+
+    Args:
+        lengths: the number of tokens of each row.
+        batch_size: the rows of one optimizer step over all processes.
+        seed: of the order.
+    """
+
+    def __init__(self, lengths: npt.NDArray[np.int64] | Sequence[int], batch_size: int, seed: int) -> None:
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the given epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = np.random.default_rng([self.seed, self.epoch])
+        shuffled = generator.permutation(len(self))
+        size = self.batch_size * BATCHES_PER_CHUNK
+        chunks = [shuffled[start : start + size] for start in range(0, len(self), size)]
+        ordered = np.concatenate([chunk[np.argsort(self.lengths[chunk], kind="stable")] for chunk in chunks])
+        # A last batch that is not full stays last, or it would shift the ones behind it.
+        full = len(self) // self.batch_size
+        batches = ordered[: full * self.batch_size].reshape(full, self.batch_size)
+        yield from batches[generator.permutation(full)].ravel().tolist()
+        yield from ordered[full * self.batch_size :].tolist()
+
+
+def check_vocabulary(tokenizer: "PreTrainedTokenizerFast", vocab_size: int) -> None:
+    """Refuse a tokenizer that can give ids the word embedding does not have, or that has no padding token.
+
+    Raises:
+        CheckpointError: tokenizer and model do not belong together.
+    """
+    ids = max(tokenizer.get_vocab().values()) + 1
+    if ids > vocab_size:
+        raise CheckpointError(
+            f"the tokenizer has {ids} token ids, the model's word embedding {vocab_size} rows; "
+            "use the tokenizer the model was trained with"
+        )
+    if tokenizer.pad_token_id is None:
+        raise CheckpointError("the tokenizer has no padding token; use the tokenizer of a BERT checkpoint")
+
+
+def check_length(max_length: int, positions: int) -> None:
+    """Refuse sequences longer than the model's position embedding.
+
+    Raises:
+        RecipeError: `max_length` is larger than `positions`.
+    """
+    if max_length > positions:
+        raise RecipeError(
+            f"max_length is {max_length}, the model has {positions} positions; set max_length to {positions} or less"
+        )

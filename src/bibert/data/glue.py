@@ -1,0 +1,258 @@
+"""The eight GLUE tasks of the paper, from a folder of GLUE's own TSV files or from the Hugging Face Hub.
+
+A task is a row of `TASKS`: where its columns are, what its labels are called, which metrics the paper reports. Class
+ids follow the Hub's order from either source, so a model means the same whichever one it was trained from.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bibert.data.columns import Columns, class_ids, scores_of, texts_of
+from bibert.data.examples import Split, TextData
+from bibert.data.readers import Table, read_tsv, shown, table_of_dataset
+from bibert.errors import DataError, did_you_mean, require_extra
+
+logger = logging.getLogger(__name__)
+
+HUB_NAME = "nyu-mll/glue"
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """One task: its files, columns, labels and metrics.
+
+    Attributes:
+        name: as GLUE writes it, also the name of its folder.
+        columns: the columns of the TSV files.
+        hub_columns: the columns of the Hub's form.
+        label_names: by class id; empty for scores.
+        written: the labels as the TSV files write them, by class id; empty if they are the names.
+        metrics: the paper's metric first.
+        header: the columns of files that have no header line.
+        dev: the splits to evaluate on, as the ends of GLUE's and the Hub's names for them.
+        broken_rows: how many unusable rows (no second question, a field missing) the released files may hold.
+    """
+
+    name: str
+    columns: Columns
+    hub_columns: Columns
+    label_names: tuple[str, ...]
+    metrics: tuple[str, ...]
+    written: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    dev: tuple[str, ...] = ("",)
+    broken_rows: int = 0
+
+    @property
+    def key(self) -> str:
+        """The short name, which is also the Hub's: sst2, stsb."""
+        return _key(self.name)
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+ZERO_ONE = ("0", "1")
+SENTENCE_PAIR = Columns("sentence1", "sentence2", "label")
+QUESTION_SENTENCE = Columns("question", "sentence", "label")
+ENTAILMENT = ("entailment", "not_entailment")
+
+_ROWS = (
+    GlueTask(
+        "CoLA",
+        Columns("sentence", label="label"),
+        Columns("sentence", label="label"),
+        label_names=("unacceptable", "acceptable"),
+        metrics=("matthews", "accuracy"),
+        written=ZERO_ONE,
+        header=("source", "label", "mark", "sentence"),
+    ),
+    GlueTask(
+        "SST-2",
+        Columns("sentence", label="label"),
+        Columns("sentence", label="label"),
+        label_names=("negative", "positive"),
+        metrics=("accuracy",),
+        written=ZERO_ONE,
+    ),
+    GlueTask(
+        "MRPC",
+        Columns("#1 String", "#2 String", "Quality"),
+        SENTENCE_PAIR,
+        label_names=("not_equivalent", "equivalent"),
+        metrics=("accuracy", "f1"),
+        written=ZERO_ONE,
+    ),
+    GlueTask(
+        "STS-B",
+        Columns("sentence1", "sentence2", "score"),
+        SENTENCE_PAIR,
+        label_names=(),
+        metrics=("spearman", "pearson"),
+    ),
+    GlueTask(
+        "QQP",
+        Columns("question1", "question2", "is_duplicate"),
+        Columns("question1", "question2", "label"),
+        label_names=("not_duplicate", "duplicate"),
+        metrics=("accuracy", "f1"),
+        written=ZERO_ONE,
+        broken_rows=100,
+    ),
+    GlueTask(
+        "MNLI",
+        Columns("sentence1", "sentence2", "gold_label"),
+        Columns("premise", "hypothesis", "label"),
+        label_names=("entailment", "neutral", "contradiction"),
+        metrics=("accuracy",),
+        dev=("_matched", "_mismatched"),
+        broken_rows=100,
+    ),
+    GlueTask("QNLI", QUESTION_SENTENCE, QUESTION_SENTENCE, label_names=ENTAILMENT, metrics=("accuracy",)),
+    GlueTask("RTE", SENTENCE_PAIR, SENTENCE_PAIR, label_names=ENTAILMENT, metrics=("accuracy",)),
+)
+TASKS: Mapping[str, GlueTask] = {task.key: task for task in _ROWS}
+
+
+def get_task(name: str) -> GlueTask:
+    """The row of a task; case and dashes do not matter.
+
+    Raises:
+        DataError: there is no such task.
+    """
+    if _key(name) not in TASKS:
+        raise DataError(f"there is no GLUE task {name!r}; {did_you_mean(_key(name), TASKS)}")
+    return TASKS[_key(name)]
+
+
+def load_glue(task: str, folder: Path, train_file: str = "train.tsv") -> TextData:
+    """Read a task from GLUE's TSV files.
+
+    Args:
+        task: the name of a task, such as `SST-2`.
+        folder: the folder of the task, or the one that holds the folders of all tasks.
+        train_file: another training file in the same form, such as an augmented one.
+
+    Raises:
+        DataError: a folder, file, column or label is missing or malformed.
+    """
+    row = get_task(task)
+    home = _task_folder(row, Path(folder))
+    return TextData(
+        name=row.name,
+        train=load_glue_split(task, home / train_file),
+        dev=load_glue_dev(task, folder),
+        label_names=row.label_names,
+        metrics=row.metrics,
+        source=home,
+    )
+
+
+def load_glue_dev(task: str, folder: Path) -> dict[str, Split]:
+    """Read the dev splits of a task alone; MNLI has two."""
+    row = get_task(task)
+    home = _task_folder(row, Path(folder))
+    return {_split_name(end): load_glue_split(task, home / f"dev{end}.tsv") for end in row.dev}
+
+
+def load_glue_split(task: str, path: Path) -> Split:
+    """Read one of a task's labelled TSV files."""
+    row = get_task(task)
+    table = read_tsv(path, row.header, ragged=row.broken_rows > 0)
+    return _split_of(row, table, row.columns, row.written or row.label_names)
+
+
+def load_glue_from_hub(task: str) -> TextData:
+    """Read a task from the Hugging Face Hub (needs the network, or a filled cache).
+
+    Raises:
+        DataError: the Hub cannot be reached, or what it sent is not the task.
+    """
+    row = get_task(task)
+    require_extra("train", "reading GLUE from the Hub")
+    parts = _download(row)
+    return TextData(
+        name=row.name,
+        train=_hub_split(row, parts, "train"),
+        dev={_split_name(end): _hub_split(row, parts, f"validation{end}") for end in row.dev},
+        label_names=row.label_names,
+        metrics=row.metrics,
+        source=HUB_NAME,
+    )
+
+
+def _task_folder(task: GlueTask, folder: Path) -> Path:
+    if not folder.is_dir():
+        problem = "is a file, not a folder" if folder.exists() else "no such folder"
+        raise DataError(f"{folder}: {problem}; give the folder that holds {task.name}/train.tsv")
+    folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    home = next((name for name in folders if _key(name) == task.key), None)
+    if home is None and any(folder.glob("*.tsv")):
+        return folder
+    if home is None:
+        here = shown(folders) or "no folder"
+        raise DataError(f"{folder}: no folder {task.name} in it (found {here}); put GLUE's {task.name} files there")
+    return folder / home
+
+
+def _split_name(end: str) -> str:
+    """`dev`, but `dev_mismatched` for MNLI's second one."""
+    return "dev_mismatched" if end == "_mismatched" else "dev"
+
+
+def _split_of(task: GlueTask, table: Table, columns: Columns, written: tuple[str, ...]) -> Split:
+    for name in filter(None, (columns.text, columns.pair, columns.label)):
+        if name not in table.columns:
+            raise DataError(
+                f"{table.top}: no column {name!r} among {shown(table.columns)}; give the files of {task.name}"
+            )
+    table = _without_broken_rows(task, table, columns)
+    return Split(
+        texts=texts_of(table, columns.text),
+        pairs=texts_of(table, columns.pair) if columns.pair else None,
+        labels=class_ids(table, columns.label, written) if written else scores_of(table, columns.label),
+        origin=table.origin,
+    )
+
+
+def _without_broken_rows(task: GlueTask, table: Table, columns: Columns) -> Table:
+    needed = [table.columns[name] for name in (columns.text, columns.pair, columns.label) if name]
+    whole = [row for row, cells in enumerate(zip(*needed, strict=True)) if all(_is_filled(cell) for cell in cells)]
+    broken = len(table) - len(whole)
+    if not 0 < broken <= task.broken_rows:
+        return table  # nothing to drop, or too much: then reading the columns names the first broken row
+    logger.warning("%s: %d broken rows left out, as in every release of %s", table.origin, broken, task.name)
+    return Table(
+        table.origin,
+        {name: [cells[row] for row in whole] for name, cells in table.columns.items()},
+        None if table.lines is None else [table.lines[row] for row in whole],
+        table.class_names,
+    )
+
+
+def _is_filled(cell: object) -> bool:
+    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
+
+
+def _download(task: GlueTask) -> Mapping[str, Any]:
+    from datasets import load_dataset
+
+    try:
+        parts: Mapping[str, Any] = load_dataset(HUB_NAME, task.key)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{HUB_NAME}: cannot load {task.name} ({reason}); check the network, or give a folder of GLUE's TSV files"
+        ) from None
+    return parts
+
+
+def _hub_split(task: GlueTask, parts: Mapping[str, Any], name: str) -> Split:
+    if name not in parts:
+        raise DataError(f"{HUB_NAME}/{task.key}: no split {name!r} (found {shown(parts)}); update datasets")
+    table = table_of_dataset(parts[name], f"{HUB_NAME}/{task.key}/{name}")
+    return _split_of(task, table, task.hub_columns, task.label_names)

@@ -1,0 +1,166 @@
+"""A masked language model that proposes words for places in a text: TinyBERT's candidates for words of one piece.
+
+Any Hugging Face masked LM with a fast tokenizer serves. Which places are asked about, and what is made of the
+proposals, is in `candidates`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import logging as transformers_logging
+
+from bibert.errors import CheckpointError
+
+TOKENS_PER_BATCH = 8192
+
+# How a piece shows that it starts a word, by the kind of the tokenizer's model, and that it does not.
+STARTS_A_WORD = {"WordPiece": "", "BPE": "\u0120", "Unigram": "\u2581"}
+INSIDE_A_WORD = "##"
+
+
+class MaskedWordModel:
+    """Asks a masked LM for words.
+
+    Args:
+        model: a masked LM of transformers.
+        tokenizer: its fast tokenizer.
+
+    Attributes:
+        is_uncased: whether the model reads lower-cased text.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model = model.eval().to(self._device)
+        self._tokenizer = tokenizer
+        self._start = STARTS_A_WORD[type(tokenizer.backend_tokenizer.model).__name__]
+        positions = getattr(model.config, "max_position_embeddings", math.inf)
+        self._limit = int(min(tokenizer.model_max_length, positions))
+        upper, lower = (tokenizer.encode(letter, add_special_tokens=False) for letter in "Aa")
+        self.is_uncased = bool(upper == lower)
+
+    def propose(self, words: Sequence[str], places: Iterable[int], count: int) -> dict[int, tuple[str, ...]]:
+        """Mask each place in turn and take the whole words among the `count` likeliest pieces, likeliest first.
+
+        As in TinyBERT the model reads the masked text and, as the second text of a pair, the unmasked one. Places whose
+        word is not exactly one piece, or lies behind the end of the model's positions, are left out.
+        """
+        encoded = self._encode(" ".join(words))
+        positions = _single_pieces(encoded, words, places)
+        if not positions:
+            return {}
+        # A model's vocabulary may be padded to a round number beyond the tokenizer's.
+        logits = self._logits_at(encoded, list(positions.values()))[:, : len(self._tokenizer)]
+        best = logits.topk(min(count, logits.shape[1])).indices.tolist()
+        return {place: self._whole_words(ids) for place, ids in zip(positions, best, strict=True)}
+
+    def _encode(self, text: str) -> Any:
+        """The pair; if it is too long its second text is cut, and left out where there is no room for any of it."""
+        pair = self._tokenizer(text, text, verbose=False)
+        if len(pair["input_ids"]) <= self._limit:
+            return pair
+        alone = self._tokenizer(text, verbose=False)
+        special = self._tokenizer.num_special_tokens_to_add(pair=True)
+        if len(alone["input_ids"]) + special <= self._limit:
+            return self._tokenizer(text, text, truncation="only_second", max_length=self._limit)
+        return self._tokenizer(text, truncation=True, max_length=self._limit)
+
+    @torch.inference_mode()
+    def _logits_at(self, encoded: Any, positions: Sequence[int]) -> Tensor:
+        """Logits for each position when just that one is masked: (positions, vocabulary)."""
+        inputs = {name: torch.tensor([values], device=self._device) for name, values in encoded.items()}
+        rows = max(1, TOKENS_PER_BATCH // inputs["input_ids"].shape[1])
+        parts = []
+        for start in range(0, len(positions), rows):
+            masked = torch.tensor(positions[start : start + rows], device=self._device)
+            batch = {name: values.repeat(len(masked), 1) for name, values in inputs.items()}
+            batch["input_ids"][torch.arange(len(masked)), masked] = self._tokenizer.mask_token_id
+            parts.append(self._forward(batch, masked))
+        return torch.cat(parts)
+
+    def _forward(self, batch: dict[str, Tensor], masked: Tensor) -> Tensor:
+        """One pass whose head sees the masked positions only: over all of them it would cost as much as the encoder."""
+
+        def keep_masked(_module: Any, _inputs: Any, output: Any) -> Any:
+            name = next(iter(output))  # hidden states are the first field of every encoder's output
+            output[name] = output[name][torch.arange(len(masked)), masked].unsqueeze(1)
+            return output
+
+        hook = self._model.base_model.register_forward_hook(keep_masked)
+        try:
+            logits: Tensor = self._model(**batch).logits[:, 0]
+        finally:
+            hook.remove()
+        return logits
+
+    def _whole_words(self, ids: Sequence[int]) -> tuple[str, ...]:
+        special = set(self._tokenizer.all_special_ids)
+        pieces = self._tokenizer.convert_ids_to_tokens([id_ for id_ in ids if id_ not in special])
+        starts = [piece for piece in pieces if piece.startswith(self._start) and not piece.startswith(INSIDE_A_WORD)]
+        return tuple(filter(None, (piece.removeprefix(self._start) for piece in starts)))
+
+
+def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) -> dict[int, int]:
+    """The position of each place whose word is one piece of the first text."""
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word) + 1)
+    found: dict[int, int] = {}
+    for place in places:
+        first, last = (encoded.char_to_token(0, char, 0) for char in (starts[place], starts[place + 1] - 2))
+        if first is not None and first == last:
+            found[place] = first
+    return found
+
+
+def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
+    """Load a masked LM with its tokenizer from a folder or by its name on the Hub.
+
+    Raises:
+        CheckpointError: it cannot be loaded, has no masked-LM head, or its tokenizer does not serve.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        model, report = _load_weights(checkpoint)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise CheckpointError(
+            f"{checkpoint}: cannot be loaded as a masked LM ({reason}); give a folder with config.json, "
+            "model.safetensors and tokenizer.json, or a name on the Hub"
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise CheckpointError(
+            f"{checkpoint}: {len(missing)} weights of a masked LM are missing ({missing[0]}, ...), so its words would "
+            "be random; give a checkpoint that was trained as a masked LM, such as bert-base-uncased"
+        )
+    _check_tokenizer(tokenizer, model, checkpoint)
+    return MaskedWordModel(model, tokenizer)
+
+
+def _load_weights(checkpoint: str | Path) -> tuple[Any, dict[str, Any]]:
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # missing weights are told once, by the caller
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(checkpoint, output_loading_info=True, use_safetensors=True)
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    return model, report
+
+
+def _check_tokenizer(tokenizer: Any, model: Any, checkpoint: str | Path) -> None:
+    if not tokenizer.is_fast or tokenizer.mask_token_id is None:
+        raise CheckpointError(f"{checkpoint}: needs a fast tokenizer (tokenizer.json) with a mask token")
+    kind = type(tokenizer.backend_tokenizer.model).__name__
+    if kind not in STARTS_A_WORD:
+        raise CheckpointError(f"{checkpoint}: a tokenizer of kind {kind}; {', '.join(STARTS_A_WORD)} are understood")
+    if len(tokenizer) > model.config.vocab_size:
+        raise CheckpointError(
+            f"{checkpoint}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}; "
+            "use the tokenizer the model was trained with"
+        )

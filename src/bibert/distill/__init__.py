@@ -1,0 +1,1 @@
+"""Distillation: what a student is told by its teacher, term by term."""

@@ -1,0 +1,168 @@
+"""The loss of a distillation: which terms, from which layers, with which weights.
+
+`TERMS` maps the names used in schemes and recipes to functions. A term is a number per batch, summed over layers
+as in the paper. The formulas are in `dmd` and `vanilla`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bibert.distill.dmd import NormScope, dmd_loss, hidden_direction_loss
+from bibert.distill.vanilla import prediction_loss, score_mse, token_mse
+from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
+from bibert.nn.trace import LayerTrace
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Student and teacher on the same batch, with layers matched."""
+
+    student: BiBertOutput
+    teacher: BiBertOutput
+    labels: Tensor
+    mask: Tensor  # (B, T); all ones where padding is to count, as in the released code
+    scope: NormScope
+    match: "LayerMatch"
+
+    def layers(self) -> list[tuple[LayerTrace, LayerTrace]]:
+        """Each layer of the student with the one of the teacher that it learns from."""
+        return self.match.layers(self.student.trace.layers, self.teacher.trace.layers)
+
+    def hidden_states(self) -> list[tuple[Tensor, Tensor]]:
+        """Embedding output and layer outputs of the student, each with the teacher's."""
+        teacher = self.teacher.trace.hidden_states
+        return [(mine, teacher[i * self.match.step]) for i, mine in enumerate(self.student.trace.hidden_states)]
+
+
+@dataclass(frozen=True)
+class LayerMatch:
+    """Which layer, and which heads, of the teacher each layer of the student learns from.
+
+    A teacher `step` times as deep is cut into blocks: the last layer of each block teaches, and hidden states are
+    compared at the ends of blocks. A half-width student learns from the heads that it kept.
+    """
+
+    step: int
+    kept_heads: tuple[tuple[int, ...], ...] | None
+
+    def layers(self, student: list[LayerTrace], teacher: list[LayerTrace]) -> list[tuple[LayerTrace, LayerTrace]]:
+        """Pairs of (student, teacher) traces."""
+        chosen = [self._with_kept_heads(teacher[(i + 1) * self.step - 1], i) for i in range(len(student))]
+        return list(zip(student, chosen, strict=True))
+
+    def _with_kept_heads(self, trace: LayerTrace, layer: int) -> LayerTrace:
+        if self.kept_heads is None:
+            return trace
+        heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
+        split = [trace.query, trace.key, trace.value, trace.scores, trace.weights]
+        return LayerTrace(*(x.index_select(1, heads) for x in split), context=trace.context, mha=trace.mha)
+
+
+def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSequenceClassification) -> LayerMatch:
+    """How the two models fit together.
+
+    Raises:
+        CheckpointError: depth, width, heads or labels do not fit; the message names both numbers.
+    """
+    mine, theirs = student.config, teacher.config
+    if theirs.num_hidden_layers % mine.num_hidden_layers:
+        raise CheckpointError(
+            f"the teacher has {theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}: "
+            "the teacher's depth must be a multiple of the student's"
+        )
+    heads = (theirs.num_attention_heads, mine.num_attention_heads if mine.kept_heads is None else None)
+    for name, a, b in (
+        ("hidden size", theirs.hidden_size, mine.hidden_size),
+        ("number of labels", theirs.num_labels, mine.num_labels),
+        ("number of heads", heads[0], heads[0] if heads[1] is None else heads[1]),
+    ):
+        if a != b:
+            raise CheckpointError(f"the teacher's {name} is {a}, the student's {b}: they must be equal")
+    kept = None if mine.kept_heads is None else tuple(tuple(row) for row in mine.kept_heads)
+    return LayerMatch(theirs.num_hidden_layers // mine.num_hidden_layers, kept)
+
+
+def _total(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).sum()
+
+
+def _dmd(lesson: Lesson, name: str) -> Tensor:
+    pairs = [(getattr(mine, name), getattr(theirs, name)) for mine, theirs in lesson.layers()]
+    return _total([dmd_loss(mine, theirs, lesson.mask, lesson.scope) for mine, theirs in pairs])
+
+
+TERMS: Mapping[str, Callable[[Lesson], Tensor]] = {
+    "attention": lambda x: _total([score_mse(s.scores, t.scores, x.mask) for s, t in x.layers()]),
+    "mha": lambda x: _total([token_mse(s.mha, t.mha, x.mask) for s, t in x.layers()]),
+    "hidden": lambda x: _total([token_mse(s, t, x.mask) for s, t in x.hidden_states()]),
+    "dmd_query": lambda x: _dmd(x, "query"),
+    "dmd_key": lambda x: _dmd(x, "key"),
+    "dmd_value": lambda x: _dmd(x, "value"),
+    "hidden_direction": lambda x: _total(
+        [hidden_direction_loss(s, t, x.mask, x.scope) for s, t in x.hidden_states()]
+    ),
+    "prediction": lambda x: prediction_loss(x.student.logits, x.teacher.logits),
+    "gold": lambda x: label_loss(x.student.logits, x.labels),
+}
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The loss of one batch, term by term; `total` is what is minimized."""
+
+    terms: Mapping[str, Tensor]  # unweighted
+    total: Tensor
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of terms.
+
+    Attributes:
+        weights: weight of each term; a term that is not named does not count.
+        norm_scope: a norm per sample and head (the paper's reading), or one per batch (the released code's).
+        mask_padding: whether padding tokens are left out; the released code counts them.
+    """
+
+    weights: Mapping[str, float]
+    norm_scope: NormScope = "sample"
+    mask_padding: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.weights:
+            if name not in TERMS:
+                raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
+        if not any(weight > 0 for weight in self.weights.values()):
+            raise RecipeError("every distillation term has weight 0: nothing would be learned; give one a weight")
+
+    @property
+    def needs_trace(self) -> bool:
+        """Whether any term looks inside the network."""
+        return any(name not in ("prediction", "gold") for name in self.weights)
+
+    @property
+    def reaches_logits(self) -> bool:
+        """Whether pooler and classifier get a gradient."""
+        return "prediction" in self.weights or "gold" in self.weights
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether any term looks at the teacher at all."""
+        return any(name != "gold" for name in self.weights)
+
+    def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
+        """Evaluate every term that has a weight."""
+        mask = student.trace.mask if self.needs_trace else torch.ones_like(student.logits[:, :1])
+        if not self.mask_padding:
+            mask = torch.ones_like(mask)
+        lesson = Lesson(student, teacher, labels, mask, self.norm_scope, match)
+        terms = {name: TERMS[name](lesson) for name in self.weights}
+        total = _total([self.weights[name] * value for name, value in terms.items()])
+        if not torch.isfinite(total.detach()):
+            broken = {name: value.item() for name, value in terms.items() if not torch.isfinite(value.detach())}
+            raise NumericError(f"the loss is not finite ({broken or 'the sum overflows'}); lower the learning rate")
+        return LossTerms({name: value.detach() for name, value in terms.items()}, total)

@@ -1,0 +1,68 @@
+"""Every error a user can cause, as one small tree with the exit code of each branch.
+
+A message says what is wrong, where, with the numbers, and how to mend it, in one line. The command line
+prints that line and leaves with `exit_code`; the library raises and never prints.
+"""
+
+import difflib
+import importlib.util
+from collections.abc import Iterable
+
+
+class BibertError(Exception):
+    """Anything that is wrong with what the user gave us."""
+
+    exit_code = 2
+
+
+class DataError(BibertError):
+    """A data file, column, row or label is missing or malformed; the message starts with file:line."""
+
+
+class RecipeError(BibertError):
+    """A recipe has an unknown key, a wrong type or a value out of range."""
+
+
+class SchemeError(BibertError):
+    """A scheme does not exist, or its fields contradict each other."""
+
+
+class CheckpointError(BibertError):
+    """A checkpoint, tokenizer or run folder cannot be used."""
+
+
+class NumericError(BibertError):
+    """A value left the range the numeric contract allows, or is not finite."""
+
+    exit_code = 4
+
+
+class MissingExtraError(BibertError):
+    """A command needs packages that the light install does not bring."""
+
+    exit_code = 3
+
+
+PACKAGES_OF_EXTRA = {
+    "train": ("torch", "transformers", "datasets", "accelerate", "sklearn", "scipy"),
+    "data": ("pyarrow",),
+    "tensorboard": ("tensorboard",),
+}
+
+
+def require_extra(extra: str, purpose: str) -> None:
+    """Raise `MissingExtraError` with the pip line unless every package of `extra` can be imported."""
+    missing = [name for name in PACKAGES_OF_EXTRA[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"{purpose} needs {', '.join(missing)}, not installed here: pip install 'bibert[{extra}]'"
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A half sentence for messages: the closest known name, or all of them."""
+    choices = list(known)
+    close = difflib.get_close_matches(name, choices, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "choose one of " + ", ".join(choices)

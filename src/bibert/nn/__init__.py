@@ -1,0 +1,1 @@
+"""The network: binarizers, layers, attention, one BERT for teacher and students, and the table of schemes."""

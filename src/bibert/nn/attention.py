@@ -1,0 +1,116 @@
+"""Multi-head attention in every form of the paper's tables: softmax with quantized weights, and Bi-Attention.
+
+Bi-Attention itself is a formula and lives in `functional`; here are the projections, the heads, and the softmax
+rivals. Module names equal Hugging Face's BERT.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bibert.nn.functional import AttentionResult, attention_scores, bamm, bi_attention, bool_, sign
+from bibert.nn.layers import QuantLinear, layer_norm
+from bibert.nn.quantizers import Scope, activation_quantizer
+from bibert.nn.trace import LayerTrace
+
+BI_ATTENTION = {"bool": bool_, "sign": sign}  # what binarizes the scores where there is no softmax
+
+
+class SoftmaxAttention(nn.Module):
+    """softmax(A) quantized by the scheme, times quantized values: full precision, the baselines, the rivals."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        scheme, bits = config.quantization, config.quantization.bits.activation
+        self.is_quantized = scheme.is_quantized
+        self.query_quantizer = activation_quantizer(scheme.activation, bits)
+        self.key_quantizer = activation_quantizer(scheme.activation, bits)
+        self.value_quantizer = activation_quantizer(scheme.activation, bits)
+        self.weight_quantizer = activation_quantizer(scheme.attention, bits, scheme.quantile)
+        self.bits = bits
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
+        """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
+        head = Scope(self.bits, dims=(-2, -1), mask=mask.transpose(-1, -2))
+        scores = attention_scores(self.query_quantizer(query, head), self.key_quantizer(key, head))
+        quantized = self.weight_quantizer(self._softmax(scores, mask), Scope(self.bits, mask=mask))
+        levels = F.dropout(quantized.levels * mask, dropout)
+        context = bamm(quantized._replace(levels=levels), self.value_quantizer(value, head))
+        return AttentionResult(context, scores, levels)
+
+    def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
+        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        if self.training or not self.is_quantized:
+            return torch.softmax(masked, dim=-1)
+        # Rounded once from float64, equal scores get equal weights, so a threshold cannot split them.
+        return torch.softmax(masked.double(), dim=-1).to(scores.dtype)
+
+
+class BiAttention(nn.Module):
+    """The paper's Bi-Attention (`bool`), or the appendix's variant with `sign` weights."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.binarize = BI_ATTENTION[config.quantization.attention]
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
+        """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
+        # An attention weight that is dropped is a masked key: the mask is where dropout goes.
+        kept = F.dropout(mask.expand(-1, query.shape[1], query.shape[2], -1), dropout) if dropout else mask
+        return bi_attention(query, key, value, kept, self.binarize)
+
+
+ATTENTION = {"softmax": SoftmaxAttention, "none": BiAttention}
+
+
+class BertSelfAttention(nn.Module):
+    """Queries, keys, values, heads."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.heads, self.head_size = config.num_attention_heads, config.head_size
+        inner, scheme = self.heads * self.head_size, config.quantization
+        self.query = QuantLinear(config.hidden_size, inner, scheme)
+        self.key = QuantLinear(config.hidden_size, inner, scheme)
+        self.value = QuantLinear(config.hidden_size, inner, scheme)
+        self.attention = ATTENTION[scheme.normalizer](config)
+        self.dropout = config.attention_probs_dropout_prob
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> LayerTrace:
+        """(B, T, C) to a trace whose `context` is (B, T, H · D)."""
+        query, key, value = (self._heads(project(hidden)) for project in (self.query, self.key, self.value))
+        result = self.attention(query, key, value, mask, self.dropout if self.training else 0.0)
+        context = result.context.transpose(1, 2).flatten(2)
+        return LayerTrace(query, key, value, result.scores, result.weights, context)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)
+
+
+class BertSelfOutput(nn.Module):
+    """The output projection, residual and LayerNorm after the heads."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        inner = config.num_attention_heads * config.head_size
+        self.dense = QuantLinear(inner, config.hidden_size, config.quantization)
+        self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+
+class BertAttention(nn.Module):
+    """Attention with its residual: hidden states in, hidden states and trace out."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.self = BertSelfAttention(config)
+        self.output = BertSelfOutput(config)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C)."""
+        trace = self.self(hidden, mask)
+        mha = self.output.dense(trace.context)
+        trace.mha = mha
+        return self.output.LayerNorm(self.output.dropout(mha) + hidden), trace

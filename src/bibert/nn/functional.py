@@ -1,0 +1,256 @@
+"""The arithmetic of the method: what is binarized how, forward and backward. One formula, one function.
+
+Here: sign and bool with their straight-through gradients, the row binarization of weights, the product of two
+quantized tensors, bi-linear, BAMM, Bi-Attention, and the LayerNorm of eval mode. Not here: rivals' quantizers
+(`quantizers`), anything with parameters (`layers`), the same formulas on packed bits (`packed`).
+
+Shapes: B batch, T tokens, C channels, H heads, D head size. Equation names refer to the paper's Sections 2 and 3.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bibert.errors import NumericError
+
+FIXED_POINT = 2.0**16  # the LayerNorm grid: statistics are integers in units of 2^-16
+LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integer sums cannot overflow
+
+
+class Quantized(NamedTuple):
+    """A tensor as the levels that enter a matrix product and the scale that is applied after it.
+
+    The gradient that reaches `levels` is, by convention, the gradient of the scaled value `scale * levels`:
+    a straight-through quantizer hands it on to its latent input as it is, without a factor `scale`.
+    """
+
+    levels: Tensor
+    scale: Tensor | None = None  # (..., rows, 1), broadcast over a row of levels; None stands for 1
+
+
+def signs(x: Tensor) -> Tensor:
+    """±1 by the contract's rule x ≥ 0, without a gradient.
+
+    A comparison that writes floats is vectorized; `torch.where` on this scale takes twenty times as long.
+    """
+    return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
+
+
+class _Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return signs(x)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient * (x.abs() <= 1)
+
+
+class _Bool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.ge(x, 0, out=torch.empty_like(x))
+
+    backward = _Sign.backward
+
+
+class _GeluSign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return signs(x)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        inside = torch.nn.functional.gelu(x).abs() <= 1
+        return torch.ops.aten.gelu_backward(gradient * inside, x)
+
+
+class _BinarizeRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        centred = weight - weight.mean(dim=-1, keepdim=True)
+        low, high = torch.aminmax(centred)
+        # Latent weights of a BERT are far below 1; the window is kept only where it would cut something.
+        ctx.window = None if bool(low >= -1) and bool(high <= 1) else centred.abs() <= 1
+        return signs(centred)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        inside = gradient if ctx.window is None else gradient * ctx.window
+        return inside - inside.mean(dim=-1, keepdim=True)
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, levels: Tensor, window: Tensor | None) -> Tensor:
+        ctx.window = window
+        return levels.view_as(levels)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient if ctx.window is None else gradient * ctx.window, None, None
+
+
+class _RowsProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
+        ctx.save_for_backward(a, b, scale_a, scale_b)
+        # The integer product first, each scale once after it: exact in float32 below 2^24 (contract, rule 4).
+        product = a @ b.transpose(-1, -2)
+        if scale_b is not None:
+            product *= scale_b.transpose(-1, -2)
+        if scale_a is not None:
+            product *= scale_a
+        return product
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        a, b, scale_a, scale_b = ctx.saved_tensors
+        grad_a = grad_b = None
+        if ctx.needs_input_grad[0]:
+            grad_a = (gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)) @ b
+        if ctx.needs_input_grad[1]:
+            grad_b = (gradient if scale_a is None else gradient * scale_a).transpose(-1, -2) @ a
+        return grad_a, grad_b, None, None
+
+
+def sign(x: Tensor) -> Tensor:
+    """+1 where x ≥ 0, -1 elsewhere; the gradient passes where |x| ≤ 1 (the paper's first equation).
+
+    Unlike `torch.sign` there is no third value: both zeros give +1.
+    """
+    return _Sign.apply(x)  # type: ignore[no-any-return]
+
+
+def bool_(x: Tensor) -> Tensor:
+    """1 where x ≥ 0, 0 elsewhere; the gradient passes where |x| ≤ 1 (Section 3.2.2, "bool")."""
+    return _Bool.apply(x)  # type: ignore[no-any-return]
+
+
+def gelu_sign(x: Tensor) -> Tensor:
+    """sign(gelu(x)), which is sign(x): GELU exists in the gradient alone.
+
+    Taking the sign of a computed GELU would be wrong: below about -5.6 it underflows to -0.0, which counts as ≥ 0.
+    """
+    return _GeluSign.apply(x)  # type: ignore[no-any-return]
+
+
+def straight_through(x: Tensor, levels: Tensor, window: Tensor | None = None) -> Tensor:
+    """`levels` in the forward pass; the gradient goes to `x`, where `window` is true if there is one."""
+    return _StraightThrough.apply(x, levels, window)  # type: ignore[no-any-return]
+
+
+def binarize_rows(weight: Tensor) -> Quantized:
+    """sign(W - mu) with alpha, per row: mu = mean(W), alpha = mean|W| (the paper's bi-linear layer).
+
+    alpha takes no gradient. The latent weight gets the gradient of the scaled weight inside |W - mu| ≤ 1, minus
+    its row mean, because mu is part of the formula.
+    """
+    alpha = weight.detach().abs().mean(dim=-1, keepdim=True)
+    return Quantized(_BinarizeRows.apply(weight), alpha)
+
+
+def rows_product(a: Quantized, b: Quantized) -> Tensor:
+    """Every row of `a` with every row of `b`: scale_a · scale_b · (a @ bᵀ), (..., m, k) and (..., n, k) to (..., m, n).
+
+    For levels ±1 this is the paper's ⊗: n - 2·popcount(a ^ b).
+    """
+    return _RowsProduct.apply(a.levels, b.levels, a.scale, b.scale)  # type: ignore[no-any-return]
+
+
+def quantized_linear(x: Quantized, weight: Quantized) -> Tensor:
+    """A linear map of quantized rows, (..., in) and (out, in) to (..., out), without bias."""
+    lead = x.levels.shape[:-1]
+    scale = None if x.scale is None else x.scale.expand(*lead, 1).reshape(-1, 1)
+    flat = rows_product(Quantized(x.levels.reshape(-1, x.levels.shape[-1]), scale), weight)
+    return flat.view(*lead, -1)
+
+
+def bi_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """The paper's bi-linear layer: alpha · (sign(x) ⊗ sign(W - mu))."""
+    return quantized_linear(Quantized(sign(x)), binarize_rows(weight))
+
+
+def dequantize(x: Quantized) -> Tensor:
+    """scale · levels, with the gradient convention of `Quantized`."""
+    if x.scale is None:
+        return x.levels
+    return straight_through(x.levels, x.levels.detach() * x.scale)
+
+
+def bamm(weights: Quantized, value: Quantized) -> Tensor:
+    """The paper's ⊠: attention weights in {0, 1} times values in ±1, (..., T, T) and (..., T, D) to (..., T, D).
+
+    On bits it is 2·popcount(a & v) - popcount(a). The formula printed in the paper's appendix is wrong.
+    """
+    return rows_product(weights, Quantized(value.levels.transpose(-1, -2), value.scale))
+
+
+class AttentionResult(NamedTuple):
+    """What an attention computes, for the next layer and for the trace."""
+
+    context: Tensor  # (B, H, T, D)
+    scores: Tensor  # (B, H, T, T), scaled by 1/√D, before the mask
+    weights: Tensor  # (B, H, T, T), what multiplies the values
+
+
+def attention_scores(query: Quantized, key: Quantized) -> Tensor:
+    """A = (B_Q ⊗ B_Kᵀ) / √D, the paper's attention score."""
+    return rows_product(query, key) / math.sqrt(query.levels.shape[-1])
+
+
+def bi_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, binarize: Callable[[Tensor], Tensor] = bool_
+) -> AttentionResult:
+    """The paper's Bi-Attention: bool(A) ⊠ sign(V), without softmax; masked keys are 0 by an AND.
+
+    1/√D does not change the forward pass: it sets the window of the gradient.
+
+    Args:
+        query: (B, H, T, D), before its sign; key and value alike.
+        key: see query.
+        value: see query.
+        mask: 1 for real keys and 0 for padding, broadcast over (B, H, T, T).
+        binarize: `bool_`, or `sign` for the appendix's third variant.
+    """
+    scores = attention_scores(Quantized(sign(query)), Quantized(sign(key)))
+    weights = binarize(scores) * mask
+    return AttentionResult(bamm(Quantized(weights), Quantized(sign(value))), scores, weights)
+
+
+def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """LayerNorm whose bits do not depend on the order of its sums (contract, rule 7).
+
+    The row is put on a grid of 2^-16, so that its sum and its sum of squares are 64-bit integers; mean and
+    1/√(var + eps) follow in float64; every output is computed in float64 and rounded once to float32.
+
+    Raises:
+        NumericError: a value is not finite or lies outside ±512.
+    """
+    largest = float(x.detach().abs().amax()) if x.numel() else 0.0
+    if not largest < LAYER_NORM_LIMIT:
+        raise NumericError(
+            f"LayerNorm input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
+            "the model has diverged: train it with a lower learning rate"
+        )
+    grid = torch.round(x * FIXED_POINT).to(torch.int64)
+    channels = x.shape[-1]
+    mean = grid.sum(dim=-1, keepdim=True).double() / channels
+    variance = ((grid * grid).sum(dim=-1, keepdim=True).double() / channels - mean * mean).clamp_min(0.0)
+    centre = mean / FIXED_POINT
+    inverse = 1.0 / torch.sqrt(variance / FIXED_POINT**2 + eps)
+    return (((x.double() - centre) * inverse) * weight.double() + bias.double()).to(x.dtype)

@@ -1,0 +1,80 @@
+"""Layers with parameters: linear, word embedding and LayerNorm, in the form a scheme asks for.
+
+The parameters are called and shaped as in `torch.nn`, so that any BERT checkpoint loads as it is. The arithmetic
+is in `functional` and `quantizers`; the attention block is in `attention`.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bibert.nn.functional import dequantize, exact_layer_norm, quantized_linear
+from bibert.nn.quantizers import activation_quantizer, quantize_embedding, quantize_weight
+from bibert.nn.schemes import Scheme
+
+
+class QuantLinear(nn.Linear):
+    """A linear layer whose input and weight are quantized as the scheme says; bias in float32.
+
+    With `scheme.split` the weight is the sum of two binary ones, `weight` and `twin_weight` (BinaryBERT).
+    """
+
+    def __init__(self, inputs: int, outputs: int, scheme: Scheme, input_quantizer: str | None = None) -> None:
+        super().__init__(inputs, outputs)
+        self.quantizer = scheme.weight
+        self.bits = scheme.bits.weight
+        self.input_quantizer = activation_quantizer(input_quantizer or scheme.activation, scheme.bits.activation)
+        self.twin_weight = nn.Parameter(torch.zeros_like(self.weight)) if scheme.split else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) to (..., out)."""
+        if self.quantizer == "none":
+            return super().forward(x)
+        rows = self.input_quantizer(x)
+        out = quantized_linear(rows, quantize_weight(self.quantizer, self.weight, self.bits))
+        if self.twin_weight is not None:
+            out = out + quantized_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
+        return out + self.bias
+
+
+class QuantEmbedding(nn.Embedding):
+    """The word embedding; only the rows of the batch are quantized, which row-wise scales allow."""
+
+    def __init__(self, vocabulary: int, channels: int, scheme: Scheme, padding_id: int | None) -> None:
+        super().__init__(vocabulary, channels, padding_idx=padding_id)
+        self.quantizer = scheme.embedding
+        self.bits = scheme.bits.embedding
+        self.twin_weight = nn.Parameter(torch.zeros_like(self.weight)) if scheme.split else None
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Token ids to rows of float32."""
+        out = self._look_up(ids, self.weight)
+        return out if self.twin_weight is None else out + self._look_up(ids, self.twin_weight)
+
+    def _look_up(self, ids: Tensor, table: Tensor) -> Tensor:
+        rows = F.embedding(ids, table, self.padding_idx)
+        if self.quantizer == "none":
+            return rows
+        return dequantize(quantize_embedding(self.quantizer, rows, self.bits))
+
+
+class ExactLayerNorm(nn.LayerNorm):
+    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize the last dimension."""
+        if self.training:
+            return super().forward(x)
+        return exact_layer_norm(x, self.weight, self.bias, self.eps)
+
+
+def layer_norm(channels: int, eps: float, scheme: Scheme) -> nn.LayerNorm:
+    """The LayerNorm a scheme needs: bits may depend on it only where something is quantized after it."""
+    return (ExactLayerNorm if scheme.is_quantized else nn.LayerNorm)(channels, eps=eps)
+
+
+def in_float64(function: nn.Module, x: Tensor) -> Tensor:
+    """Evaluate a float head in float64 and round once to float32 (contract, rule 7)."""
+    parameters = {name: value.double() for name, value in function.named_parameters()}
+    out: Tensor = torch.func.functional_call(function, parameters, (x.double(),))
+    return out.to(x.dtype)

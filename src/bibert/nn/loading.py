@@ -1,0 +1,145 @@
+"""Reading a BERT classifier and its tokenizer from a folder or the Hub, with every check a user may trip over.
+
+Saving is `save_pretrained`, as everywhere. Weights come from safetensors only: a pickle is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import logging as transformers_logging
+
+from bibert.errors import CheckpointError
+from bibert.nn.config import BiBertConfig
+from bibert.nn.model import BiBertForSequenceClassification
+
+ARCHITECTURES = ("bert", "bibert")
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model with the tokenizer it was trained with."""
+
+    model: BiBertForSequenceClassification
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels by class id; empty for regression."""
+        config = self.model.config
+        return () if config.num_labels == 1 else tuple(config.id2label[i] for i in range(config.num_labels))
+
+
+def load_classifier(
+    checkpoint: str | Path, label_names: Sequence[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> Classifier:
+    """Load any BERT checkpoint: a bare encoder, a Hugging Face classifier, or one of our own.
+
+    Args:
+        checkpoint: a folder, or a name on the Hub.
+        label_names: the labels of the data; () for regression; None keeps the checkpoint's own.
+        overrides: values of the configuration to change, such as dropout rates.
+
+    Raises:
+        CheckpointError: the folder is missing or torn, is not a BERT, or does not fit its tokenizer.
+    """
+    config = _config(checkpoint, label_names, overrides or {})
+    model = _weights(checkpoint, config, label_names is not None)
+    tokenizer = _tokenizer(checkpoint)
+    if len(tokenizer) > config.vocab_size:
+        raise CheckpointError(
+            f"{checkpoint}: the tokenizer has {len(tokenizer)} tokens, the word embedding {config.vocab_size} rows; "
+            "use the tokenizer that the checkpoint was trained with"
+        )
+    return Classifier(model, tokenizer)
+
+
+def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
+    try:
+        found = AutoConfig.from_pretrained(checkpoint)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({_first_line(error)})") from error
+    if found.model_type not in ARCHITECTURES:
+        raise CheckpointError(
+            f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
+            f"({' or '.join(ARCHITECTURES)}); choose a checkpoint whose config.json says model_type 'bert'"
+        )
+    values = found.to_dict() | dict(overrides)
+    values.pop("model_type")
+    if label_names is not None:
+        values |= _labels(label_names)
+    return BiBertConfig(**values)
+
+
+def _labels(label_names: Sequence[str]) -> dict[str, Any]:
+    names = list(label_names) or ["score"]
+    return {
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+        "problem_type": "single_label_classification" if label_names else "regression",
+    }
+
+
+def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> BiBertForSequenceClassification:
+    _refuse_pickle(checkpoint)
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # the missing classifier is expected and checked below
+    try:
+        model, info = BiBertForSequenceClassification.from_pretrained(
+            checkpoint,
+            config=config,
+            output_loading_info=True,
+            ignore_mismatched_sizes=new_head,
+            use_safetensors=True,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{checkpoint}: the weights cannot be read ({_first_line(error)})") from error
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    allowed = NEW_IN_A_CLASSIFIER if new_head else ()
+    missing = sorted(name for name in info["missing_keys"] if not name.startswith(allowed))
+    resized = sorted(str(entry[0]) for entry in info["mismatched_keys"] if not str(entry[0]).startswith("classifier."))
+    if missing or resized:
+        raise CheckpointError(
+            f"{checkpoint}: {len(missing)} tensors are missing and {len(resized)} have another shape, "
+            f"the first is {(missing + resized)[0]!r}; the checkpoint is not a whole BERT classifier"
+        )
+    return model  # type: ignore[no-any-return]
+
+
+def _refuse_pickle(checkpoint: str | Path) -> None:
+    folder = Path(checkpoint)
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
+    raise CheckpointError(
+        f"{folder}: needs model.safetensors, found {found}; convert it with model.save_pretrained(folder)"
+    )
+
+
+def _tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{checkpoint}: no tokenizer can be read ({_first_line(error)}); "
+            "copy tokenizer.json (or vocab.txt) beside config.json"
+        ) from error
+
+
+def _reason(checkpoint: str | Path) -> str:
+    folder = Path(checkpoint)
+    if folder.is_file():
+        return "is a file; give the folder that holds config.json and model.safetensors"
+    if folder.is_dir():
+        return "the folder has no readable config.json; give the folder of a BERT checkpoint"
+    return "there is no such folder, and no such name on the Hub can be reached"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,247 @@
+"""The network: one BERT for the teacher and for every student, told apart by the scheme in its configuration.
+
+Parameter names equal Hugging Face's `BertForSequenceClassification`, so any BERT checkpoint loads as it is.
+Importing this module registers the model with the Auto classes. Making a student out of a teacher is in
+`binarization`; reading checkpoints with all checks is in `loading`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
+from transformers.utils import ModelOutput
+
+from bibert.nn.attention import BertAttention
+from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import QuantEmbedding, QuantLinear, in_float64, layer_norm
+from bibert.nn.trace import LayerTrace, Trace
+
+FFN_ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU}
+
+
+@dataclass
+class BiBertModelOutput(ModelOutput):  # type: ignore[misc]
+    """What the encoder returns."""
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    trace: Trace | None = None
+
+
+@dataclass
+class BiBertOutput(ModelOutput):  # type: ignore[misc]
+    """What the classifier returns; `trace` only when it is asked for."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    trace: Trace | None = None
+
+
+class BertEmbeddings(nn.Module):
+    """Word embedding by the scheme, token-type and position embedding in float32, LayerNorm."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        scheme, channels = config.quantization, config.hidden_size
+        self.word_embeddings = QuantEmbedding(config.vocab_size, channels, scheme, config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, channels)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, channels)
+        self.LayerNorm = layer_norm(channels, config.layer_norm_eps, scheme)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        """(B, T) ids to (B, T, C); the order of the two sums is part of the numeric contract."""
+        positions = self.position_embeddings.weight[: input_ids.shape[1]]
+        rows = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids) + positions
+        return self.dropout(self.LayerNorm(rows))  # type: ignore[no-any-return]
+
+
+class BertIntermediate(nn.Module):
+    """The first FFN layer and its activation."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        scheme = config.quantization
+        self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
+        # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
+        folded = ffn_input_quantizer(config) == "gelu_sign"
+        self.activation = nn.Identity() if folded else FFN_ACTIVATIONS[scheme.ffn_activation]()
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(B, T, C) to (B, T, intermediate)."""
+        return self.activation(self.dense(hidden))  # type: ignore[no-any-return]
+
+
+def ffn_input_quantizer(config: BiBertConfig) -> str:
+    """The name of the quantizer in front of the second FFN layer."""
+    scheme = config.quantization
+    name = scheme.ffn_input or scheme.activation
+    return "gelu_sign" if name == "sign" and scheme.ffn_activation == "gelu" else name
+
+
+class BertOutput(nn.Module):
+    """The second FFN layer, residual and LayerNorm."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        quantizer = ffn_input_quantizer(config)
+        self.dense = QuantLinear(config.intermediate_size, config.hidden_size, config.quantization, quantizer)
+        self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
+        """(B, T, intermediate) and the residual (B, T, C) to (B, T, C)."""
+        return self.LayerNorm(self.dropout(self.dense(inner)) + hidden)  # type: ignore[no-any-return]
+
+
+class BertLayer(nn.Module):
+    """One transformer block."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        self.attention = BertAttention(config)
+        self.intermediate = BertIntermediate(config)
+        self.output = BertOutput(config)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C)."""
+        attended, trace = self.attention(hidden, mask)
+        return self.output(self.intermediate(attended), attended), trace
+
+
+class BertEncoder(nn.Module):
+    """The stack of blocks."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
+
+
+class BertPooler(nn.Module):
+    """tanh of a linear map of the first token."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        self.dense = QuantLinear(config.hidden_size, config.hidden_size, config.quantization)
+        self.activation = nn.Tanh()
+        self.is_exact = config.quantization.is_quantized
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(B, T, C) to (B, C)."""
+        first = self.dense(hidden[:, 0])
+        if self.is_exact and not self.training:
+            return in_float64(self.activation, first)
+        return self.activation(first)  # type: ignore[no-any-return]
+
+
+class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
+    """What both models share with the Hugging Face library."""
+
+    config_class = BiBertConfig
+    base_model_prefix = "bert"
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+            elif module.padding_idx is not None:
+                module.weight[module.padding_idx].zero_()
+        elif isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+class BiBertModel(BiBertPreTrainedModel):
+    """Embeddings, encoder and pooler."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__(config)
+        self.embeddings = BertEmbeddings(config)
+        self.encoder = BertEncoder(config)
+        self.pooler = BertPooler(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The word embedding, for the library's own helpers."""
+        return self.embeddings.word_embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        trace: bool = False,
+    ) -> BiBertModelOutput:
+        """(B, T) ids to hidden states and the pooled first token."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        if token_type_ids is None:
+            token_type_ids = torch.zeros_like(input_ids)
+        hidden = self.embeddings(input_ids, token_type_ids)
+        kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
+        mask = kept.mask[:, None, None, :]
+        for layer in self.encoder.layer:
+            hidden, inside = layer(hidden, mask)
+            if trace:
+                kept.hidden_states.append(hidden)
+                kept.layers.append(inside)
+        return BiBertModelOutput(
+            last_hidden_state=hidden, pooler_output=self.pooler(hidden), trace=kept if trace else None
+        )
+
+
+class BiBertForSequenceClassification(BiBertPreTrainedModel):
+    """A BERT classifier (or regressor) in any precision.
+
+    Example:
+        >>> model = BiBertForSequenceClassification.from_pretrained("path/to/any/bert", scheme="bibert")
+    """
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.bert = BiBertModel(config)
+        dropout = config.classifier_dropout
+        self.dropout = nn.Dropout(config.hidden_dropout_prob if dropout is None else dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.is_exact = config.quantization.is_quantized
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        trace: bool = False,
+    ) -> BiBertOutput:
+        """(B, T) ids to (B, labels) logits; with `labels` the usual loss, with `trace` the inside of the pass."""
+        out = self.bert(input_ids, attention_mask, token_type_ids, trace)
+        pooled = self.dropout(out.pooler_output)
+        if self.is_exact and not self.training:
+            logits = in_float64(self.classifier, pooled)
+        else:
+            logits = self.classifier(pooled)
+        loss = None if labels is None else label_loss(logits, labels)
+        return BiBertOutput(loss=loss, logits=logits, trace=out.trace)
+
+
+def label_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy with class ids, or mean squared error with scores where there is one output."""
+    if logits.shape[-1] == 1:
+        return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+    return F.cross_entropy(logits, labels.long())
+
+
+def _register(config: type[Any], encoder: type[Any], classifier: type[Any]) -> None:
+    AutoConfig.register("bibert", config)
+    AutoModel.register(config, encoder)
+    AutoModelForSequenceClassification.register(config, classifier)
+
+
+_register(BiBertConfig, BiBertModel, BiBertForSequenceClassification)

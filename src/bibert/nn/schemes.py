@@ -1,0 +1,242 @@
+"""Schemes: every row of the paper's tables as one line of data.
+
+A scheme says how each tensor of the network is quantized and by which losses it is trained. The names of
+quantizers are keys of the tables in `quantizers`; the names of loss terms are keys of `distill.objective.TERMS`.
+Nothing here computes and nothing here needs torch: a new rival is a new row.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from bibert.errors import SchemeError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The paper's W-E-A notation: bits of weights, word embedding and activations."""
+
+    weight: int
+    embedding: int
+    activation: int
+
+    def __str__(self) -> str:
+        return f"{self.weight}-{self.embedding}-{self.activation}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training run of a schedule: which loss terms, at which share of the recipe's learning rate."""
+
+    name: str
+    terms: Mapping[str, float]
+    learning_rate_factor: float = 1.0
+    half_width_ternary: bool = False  # BinaryBERT's first student; the later stages train its split
+
+
+LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
+VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
+DMD = (
+    Stage(
+        "dmd",
+        {"dmd_query": 1.0, "dmd_key": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "prediction": 1.0},
+    ),
+)
+TERNARY = (Stage("ternary", {"attention": 1.0, "hidden": 1.0, "prediction": 1.0}),)
+TWO_STAGES_TWICE = (
+    Stage("ternary-layers", {"attention": 1.0, "hidden": 1.0}, 2.5, half_width_ternary=True),
+    Stage("ternary-logits", {"prediction": 1.0}, half_width_ternary=True),
+    Stage("split-layers", {"attention": 1.0, "hidden": 1.0}, 2.5),
+    Stage("split-logits", {"prediction": 1.0}),
+)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a BERT is quantized and trained.
+
+    Attributes:
+        weight: quantizer of every linear weight in the encoder and the pooler.
+        embedding: quantizer of the word embedding, one scale per token.
+        activation: quantizer of the input of every linear layer and of queries, keys and values.
+        ffn_input: quantizer in front of the second FFN layer, where it differs from `activation`.
+        normalizer: what turns attention scores into attention weights: `softmax`, or `none` (Bi-Attention).
+        attention: quantizer of the attention weights.
+        quantile: the share of zero attention weights that `attention="quantile"` asks for.
+        ffn_activation: `gelu` or `relu`.
+        split: every quantized weight is the sum of two binary ones (BinaryBERT).
+        schedule: the training runs, in order; empty for a model that is not trained here.
+    """
+
+    name: str
+    bits: Bits
+    weight: str = "none"
+    embedding: str = "none"
+    activation: str = "none"
+    ffn_input: str = ""
+    normalizer: str = "softmax"
+    attention: str = "none"
+    quantile: float | None = None
+    ffn_activation: str = "gelu"
+    split: bool = False
+    schedule: tuple[Stage, ...] = LABELS_ONLY
+
+    def __post_init__(self) -> None:
+        if (self.attention == "quantile") != (self.quantile is not None):
+            raise SchemeError(
+                f"scheme {self.name!r}: attention={self.attention!r} with quantile={self.quantile}; "
+                "a quantile goes with attention='quantile' and with nothing else"
+            )
+        if self.quantile is not None and not 0.0 < self.quantile < 1.0:
+            raise SchemeError(f"scheme {self.name!r}: quantile is {self.quantile}, must lie between 0 and 1")
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether any part has fewer than 32 bits."""
+        return self.bits != FULL_BITS
+
+    @property
+    def is_bitwise(self) -> bool:
+        """Whether xnor, and, popcount compute every product: 1-1-1 with Bi-Attention, no run-time scale."""
+        return (
+            self.weight == self.embedding == self.activation == "sign"
+            and self.normalizer == "none"
+            and self.attention == "bool"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for config.json."""
+        return asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Scheme":
+        """The inverse of `to_dict`; unknown keys are refused."""
+        known = {field.name for field in fields(cls)}
+        for key in values:
+            if key not in known:
+                raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, sorted(known))}")
+        plain = dict(values)
+        plain["bits"] = Bits(**plain["bits"])
+        plain["schedule"] = tuple(Stage(**stage) for stage in plain.get("schedule", ()))
+        return cls(**plain)
+
+
+def _with_plain_terms(stage: Stage) -> Stage:
+    return replace(stage, terms=dict(stage.terms))
+
+
+FULL_BITS = Bits(32, 32, 32)
+ONE_BIT = Bits(1, 1, 1)
+
+
+def _fully_binarized(name: str, *, schedule: tuple[Stage, ...], **attention: Any) -> Scheme:
+    """The paper's Section 2: bi-linear layers and signs everywhere; rows differ in attention and losses."""
+    return Scheme(
+        name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **attention
+    )
+
+
+def _ternarybert(activation_bits: int, activation: str) -> Scheme:
+    bits = Bits(2, 2, activation_bits)
+    return Scheme(
+        f"ternarybert_{bits}",
+        bits,
+        weight="twn",
+        embedding="twn",
+        activation=activation,
+        attention=activation,
+        schedule=TERNARY,
+    )
+
+
+def _binarybert(name: str, activation_bits: int, activation: str, **changes: Any) -> Scheme:
+    scheme = Scheme(
+        name,
+        Bits(1, 1, activation_bits),
+        weight="bwn",
+        embedding="bwn",
+        activation=activation,
+        attention=activation,
+        split=True,
+        schedule=TWO_STAGES_TWICE,
+    )
+    return replace(scheme, **changes)
+
+
+_ROWS = (
+    Scheme("full_precision", FULL_BITS),
+    # Table 1 and Section 2 to 3: the baseline, its two ablations, and BiBERT.
+    _fully_binarized("baseline", attention="sign", schedule=VANILLA),
+    _fully_binarized("baseline+bi_attention", normalizer="none", attention="bool", schedule=VANILLA),
+    _fully_binarized("baseline+dmd", attention="sign", schedule=DMD),
+    _fully_binarized("bibert", normalizer="none", attention="bool", schedule=DMD),
+    # Appendix, "Solutions of Attention Weight".
+    _fully_binarized("baseline_asym", attention="asym", schedule=VANILLA),
+    _fully_binarized("baseline_mu", attention="mean", schedule=VANILLA),
+    _fully_binarized("baseline_50", attention="quantile", quantile=0.5, schedule=VANILLA),
+    # Appendix, "Variants of Binarized Attention Mechanism"; the fourth variant is `bibert` under another name.
+    _fully_binarized("attention_sign", attention="sign", schedule=DMD),
+    _fully_binarized("attention_bool", attention="bool", schedule=DMD),
+    _fully_binarized("attention_sign_max_entropy", normalizer="none", attention="sign", schedule=DMD),
+    _fully_binarized("attention_bool_max_entropy", normalizer="none", attention="bool", schedule=DMD),
+    # Table 2, the rivals.
+    Scheme(
+        "q_bert", Bits(2, 8, 8), weight="group_affine", embedding="affine", activation="affine", attention="affine"
+    ),
+    Scheme(
+        "q2bert",
+        Bits(2, 8, 8),
+        weight="symmetric",
+        embedding="symmetric",
+        activation="ema_symmetric",
+        attention="ema_symmetric",
+    ),
+    _ternarybert(8, "symmetric"),
+    _ternarybert(2, "twn"),
+    _ternarybert(1, "bwn"),
+    _binarybert(
+        "binarybert_1-1-4",
+        4,
+        "lsq",
+        attention="lsq_unsigned",
+        ffn_input="lsq_unsigned",
+        ffn_activation="relu",
+    ),
+    _binarybert("binarybert_1-1-2", 2, "twn"),
+    _binarybert("binarybert_1-1-1", 1, "bwn"),
+    _binarybert("binarybert_50", 1, "bwn", attention="quantile", quantile=0.5),
+)
+
+SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _ROWS})
+QUANTILE_NAME = re.compile(r"baseline_quantile\((\d+(?:\.\d+)?)\)")
+
+
+def baseline_quantile(percent: float) -> Scheme:
+    """The baseline with a threshold that sets `percent` % of the attention weights to zero."""
+    return replace(
+        SCHEMES["baseline_50"], name=f"baseline_quantile({percent:g})", quantile=percent / 100
+    )
+
+
+def get_scheme(name: str) -> Scheme:
+    """The row called `name`; `baseline_quantile(p)` works for any percentage p.
+
+    Raises:
+        SchemeError: there is no such row; the message lists what exists.
+    """
+    if match := QUANTILE_NAME.fullmatch(name):
+        return baseline_quantile(float(match[1]))
+    if name not in SCHEMES:
+        known = ", ".join([*SCHEMES, "baseline_quantile(p)"])
+        raise SchemeError(f"there is no scheme {name!r}; {did_you_mean(name, SCHEMES)} All schemes: {known}")
+    return SCHEMES[name]
+
+
+def half_width_ternary(scheme: Scheme) -> Scheme:
+    """The ternary student that BinaryBERT trains first and then splits into `scheme`."""
+    if not scheme.split:
+        raise SchemeError(f"scheme {scheme.name!r} is not split, so it has no ternary first student")
+    bits = Bits(2, 2, scheme.bits.activation)
+    return replace(scheme, name=f"{scheme.name}/ternary", bits=bits, weight="twn", embedding="twn", split=False)

@@ -1,0 +1,1 @@
+"""Package data: the presets, in presets.toml."""

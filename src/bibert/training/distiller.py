@@ -1,0 +1,206 @@
+"""The student: binarized from a teacher and trained by the losses of its scheme, stage by stage.
+
+Most schemes have one stage; BinaryBERT has four, the first two on a half-width ternary student. The losses are in
+`distill`, the students in `nn.binarization`, the Trainer in `trainer`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback, set_seed
+
+from bibert.data.encoding import Collator
+from bibert.data.examples import TextData
+from bibert.distill.objective import Objective, match_layers
+from bibert.errors import CheckpointError
+from bibert.nn.binarization import calibrate, first_student, split_student
+from bibert.nn.config import as_scheme
+from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
+from bibert.nn.schemes import Scheme, Stage
+from bibert.training.checkpoints import is_whole
+from bibert.training.recipe import Recipe
+from bibert.training.run import JsonLog, RunFolder, fingerprint, finish, finished_metrics, opened, save_stage
+from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
+
+
+class FrozenTeacher:
+    """A teacher that cannot learn and never drops anything: eval mode, no gradients, at every call."""
+
+    def __init__(self, model: BiBertForSequenceClassification, device: torch.device | str = "cpu") -> None:
+        self.model = model.to(device).requires_grad_(False)
+
+    @torch.no_grad()
+    def __call__(self, inputs: Mapping[str, Tensor], trace: bool) -> BiBertOutput:
+        """The teacher's logits, and the inside of its forward pass if a loss looks there."""
+        self.model.eval()
+        return self.model(**inputs, trace=trace)  # type: ignore[no-any-return]
+
+
+class DistillTrainer(BertTrainer):
+    """Trains a student on the terms of an objective."""
+
+    def __init__(self, *args: Any, teacher: FrozenTeacher, objective: Objective, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.teacher = teacher
+        self.objective = objective
+        self.match = match_layers(self.model, teacher.model)
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
+        """The weighted sum of the terms in training; the label loss in evaluation."""
+        if not model.training:
+            outputs = model(**inputs)
+            return (outputs.loss, outputs) if return_outputs else outputs.loss
+        texts = {name: value for name, value in inputs.items() if name != "labels"}
+        trace = self.objective.needs_trace
+        student = model(**texts, trace=trace)
+        taught = self.teacher(texts, trace) if self.objective.needs_teacher else student
+        loss = self.objective(student, taught, inputs["labels"], self.match)
+        self.note_terms(loss.terms)
+        return (loss.total, student) if return_outputs else loss.total
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What stays the same through the stages of one distillation."""
+
+    teacher: Classifier
+    scheme: Scheme
+    recipe: Recipe
+    data: TrainingData
+    run: RunFolder
+    callbacks: Sequence[TrainerCallback]
+    arguments: Mapping[str, Any]
+
+
+def distill(
+    teacher: str | Path,
+    scheme: Scheme | str,
+    data: TextData,
+    output: Path,
+    recipe: Recipe,
+    callbacks: Sequence[TrainerCallback] = (),
+    **arguments: Any,
+) -> dict[str, float]:
+    """Binarize a teacher and distill it on `data`; goes on where it was killed if `output` holds such a run.
+
+    Args:
+        teacher: the folder (or Hub name) of a fine-tuned full-precision classifier.
+        scheme: a row of `nn.schemes.SCHEMES`, by name or as a value.
+        data: labelled texts, with the teacher's labels.
+        output: the run folder; the student will be in its `model/`.
+        recipe: every hyper-parameter.
+        callbacks: of the Trainer, for progress.
+        arguments: changes to the Trainer's arguments, such as `report_to`.
+
+    Returns:
+        The dev metrics of the best student, as `{"dev_accuracy": 0.9, …}`.
+    """
+    row = as_scheme(scheme)
+    request = {
+        "command": "distill",
+        "teacher": str(teacher),
+        "scheme": row.to_dict(),
+        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
+        "recipe": recipe.to_dict(),
+    }
+    with opened(output, request) as run:
+        done = finished_metrics(run)
+        if done is not None:
+            return done
+        set_seed(recipe.seed)
+        classifier = load_teacher(teacher, data, recipe)
+        encoded = encode_data(data, classifier, recipe)
+        return _study(_Course(classifier, row, recipe, encoded, run, callbacks, arguments))
+
+
+def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
+    """A fine-tuned classifier whose labels are those of the data.
+
+    Its configuration carries the recipe's dropout for the students made from it; the teacher itself never drops.
+
+    Raises:
+        CheckpointError: the labels differ, so its logits would mean something else.
+    """
+    classifier = load_classifier(teacher, overrides=dropout_overrides(recipe))
+    if classifier.label_names != data.label_names:
+        raise CheckpointError(
+            f"{teacher}: the teacher knows {_shown(classifier.label_names)}, the data has {_shown(data.label_names)}; "
+            "fine-tune a teacher on this data first: bibert finetune"
+        )
+    return classifier
+
+
+def _shown(label_names: tuple[str, ...]) -> str:
+    return f"the labels {', '.join(label_names)}" if label_names else "scores"
+
+
+def _study(course: _Course) -> dict[str, float]:
+    """Run the stages that are not finished yet, each from the result of the one before."""
+    student: Classifier | None = None
+    metrics: dict[str, float] = {}
+    for number, stage in enumerate(course.scheme.schedule):
+        result = course.run.stage_result(stage.name)
+        if is_whole(result):
+            student = load_classifier(result)
+            continue
+        student = _next_student(course, student, number)
+        trainer = _trainer(course, stage, student)
+        trainer.train_from_last_checkpoint()
+        metrics = trainer.dev_metrics()
+        if number + 1 < len(course.scheme.schedule):
+            save_stage(course.run, stage.name, student)
+    assert student is not None  # a schedule has at least one stage
+    finish(course.run, student, metrics)
+    return metrics
+
+
+def _next_student(course: _Course, before: Classifier | None, number: int) -> Classifier:
+    """The student that a stage starts from: new, split from the ternary one, or the one before as it is."""
+    schedule, teacher = course.scheme.schedule, course.teacher
+    if before is None:
+        model = first_student(teacher.model, course.scheme)
+    elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
+        model = split_student(before.model, course.scheme)
+    else:
+        return before
+    rows = [course.data.train[i] for i in range(min(course.recipe.batch_size, len(course.data.train)))]
+    calibrate(model, Collator(teacher.tokenizer.pad_token_id)(rows))
+    return Classifier(model, teacher.tokenizer)
+
+
+def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrainer:
+    recipe = replace(course.recipe, learning_rate=course.recipe.learning_rate * stage.learning_rate_factor)
+    objective = Objective(stage_weights(course.scheme, stage, recipe), recipe.norm_scope, recipe.mask_padding)
+    folder = course.run.stage(stage.name)
+    arguments = training_arguments(
+        recipe, course.data, folder, ddp_find_unused_parameters=not objective.reaches_logits, **course.arguments
+    )
+    return DistillTrainer(
+        student,
+        recipe,
+        arguments,
+        course.data,
+        [JsonLog(course.run.log, stage.name), *course.callbacks],
+        teacher=FrozenTeacher(course.teacher.model, arguments.device),
+        objective=objective,
+    )
+
+
+def stage_weights(scheme: Scheme, stage: Stage, recipe: Recipe) -> dict[str, float]:
+    """The weights of a stage: the scheme's, changed by the recipe's; terms with weight 0 are dropped.
+
+    A scheme with several stages keeps its terms apart: a change counts in the stages that have the term, and
+    gold labels come in where the logits are taught.
+    """
+    single = len(scheme.schedule) == 1
+    changes = {
+        name: weight
+        for name, weight in recipe.weights.items()
+        if single or name in stage.terms or (name == "gold" and "prediction" in stage.terms)
+    }
+    return {name: weight for name, weight in {**stage.terms, **changes}.items() if weight}

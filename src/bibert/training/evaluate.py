@@ -1,0 +1,91 @@
+"""How good a model is: the metrics of GLUE by name, and a model's score on a split.
+
+Metrics come from scikit-learn and scipy; this module only names them and says what they take.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import stats
+from sklearn import metrics as scores
+
+from bibert.data.encoding import Collator, EncodedSplit, encode
+from bibert.data.examples import Split
+from bibert.errors import DataError
+from bibert.nn.loading import Classifier
+
+Array = npt.NDArray[np.generic]
+
+
+def _correlation(function: Callable[[Array, Array], tuple[float, float]], predicted: Array, gold: Array) -> float:
+    """A correlation; 0 where one side is constant and it has no value."""
+    if len(gold) < 2 or np.ptp(predicted) == 0 or np.ptp(gold) == 0:
+        return 0.0
+    return float(function(predicted, gold)[0])
+
+
+def _pearson(predicted: Array, gold: Array) -> float:
+    return _correlation(stats.pearsonr, predicted, gold)
+
+
+def _spearman(predicted: Array, gold: Array) -> float:
+    return _correlation(stats.spearmanr, predicted, gold)
+
+
+# Each takes predictions (class ids, or scores) and gold labels.
+METRICS: Mapping[str, Callable[[Array, Array], float]] = {
+    "accuracy": lambda predicted, gold: float(scores.accuracy_score(gold, predicted)),
+    "f1": lambda predicted, gold: float(scores.f1_score(gold, predicted, zero_division=0.0)),
+    "macro_f1": lambda predicted, gold: float(scores.f1_score(gold, predicted, average="macro", zero_division=0.0)),
+    "matthews": lambda predicted, gold: float(scores.matthews_corrcoef(gold, predicted)),
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "pearson_spearman": lambda predicted, gold: (_pearson(predicted, gold) + _spearman(predicted, gold)) / 2,
+}
+
+
+def score(logits: npt.NDArray[np.float32], labels: Array, names: Sequence[str]) -> dict[str, float]:
+    """The named metrics of a model's logits, (rows, labels) or (rows, 1) for regression."""
+    predicted = logits[:, 0] if logits.shape[-1] == 1 else logits.argmax(axis=-1)
+    return {name: METRICS[name](predicted, labels) for name in names}
+
+
+def evaluate(
+    classifier: Classifier, split: Split, names: Sequence[str], max_length: int = 128, batch_size: int = 64
+) -> dict[str, float]:
+    """The named metrics of a model on a split, in eval mode."""
+    return score(predict_logits(classifier, split, max_length, batch_size), np.asarray(split.labels), names)
+
+
+def predict_logits(
+    classifier: Classifier, split: Split, max_length: int = 128, batch_size: int = 64
+) -> npt.NDArray[np.float32]:
+    """The logits of every row, in order, in eval mode."""
+    model, tokenizer = classifier.model, classifier.tokenizer
+    if model.config.num_labels > 1 and max(split.labels, default=0) >= model.config.num_labels:
+        raise DataError(
+            f"{split.origin}: has label id {max(split.labels):g}, the model {model.config.num_labels} labels; "
+            "evaluate it on the task it was trained for"
+        )
+    encoded = encode(split, tokenizer, min(max_length, model.config.max_position_embeddings))
+    out = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
+    was_training = model.training
+    model.eval()
+    for rows, batch in batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size):
+        batch.pop("labels")
+        with torch.no_grad():
+            out[rows] = model(**batch).logits.numpy()
+    model.train(was_training)
+    return out
+
+
+def batches_by_length(
+    encoded: EncodedSplit, collate: Collator, batch_size: int
+) -> Iterator[tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]]:
+    """Batches of rows of similar length, with the row numbers of each."""
+    order = np.argsort(encoded.lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, collate([encoded[int(row)] for row in rows])

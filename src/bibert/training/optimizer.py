@@ -1,0 +1,69 @@
+"""The optimizer of a recipe: parameter groups, Adam with or without bias correction, gradient clipping."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bibert.training.recipe import Recipe
+
+
+class BertAdam(torch.optim.Optimizer):
+    """Adam without bias correction and with decoupled weight decay, as the released code trains."""
+
+    def __init__(self, params: Any, lr: float, eps: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        super().__init__(params, {"lr": lr, "eps": eps, "betas": betas, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        if closure is not None:
+            raise NotImplementedError("BertAdam takes its gradients from backward(), not from a closure")
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group)
+
+    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["mean"] = torch.zeros_like(parameter)
+            state["square"] = torch.zeros_like(parameter)
+        beta1, beta2 = group["betas"]
+        state["mean"].lerp_(gradient, 1 - beta1)
+        state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-group["lr"])
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam over three groups: decayed weights, what is not decayed, and learned quantizer steps."""
+    groups = parameter_groups(model, recipe)
+    if recipe.bias_correction:
+        return torch.optim.AdamW(groups, lr=recipe.learning_rate, eps=recipe.adam_epsilon, fused=True)
+    return BertAdam(groups, lr=recipe.learning_rate, eps=recipe.adam_epsilon)
+
+
+def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """Parameters by how they are updated; empty groups are left out."""
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    steps = [p for name, p in named if name.endswith(".step")]
+    plain = [p for name, p in named if p.dim() < 2 and not name.endswith(".step")]
+    decayed = [p for _, p in named if p.dim() >= 2]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": recipe.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+        {"params": steps, "weight_decay": 0.0, "lr": recipe.step_learning_rate},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def clip_each(parameters: Iterable[Tensor], limit: float) -> Tensor:
+    """Cut the gradient of each parameter to the norm `limit`; gives the norm over all, before the cut."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norms = torch._foreach_norm(gradients)
+    for gradient, norm in zip(gradients, norms, strict=True):
+        if norm > limit:
+            gradient.mul_(limit / norm)
+    return torch.linalg.vector_norm(torch.stack(norms))

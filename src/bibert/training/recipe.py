@@ -1,0 +1,149 @@
+"""Recipes: every hyper-parameter of a run as one frozen value, read from TOML, unknown keys refused.
+
+A recipe file is flat: one key per field of `Recipe`, a table `[weights]` for the loss terms, and `extends` to
+start from a preset. The presets are in the package's `recipes/presets.toml`; the paper's settings are rows there.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from bibert.errors import RecipeError, did_you_mean
+
+PRESETS_FILE = "presets.toml"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained; the same fields serve the teacher and the student.
+
+    Attributes:
+        learning_rate: peak of the linear schedule.
+        epochs: passes over the training data.
+        max_steps: stop after this many optimizer steps; 0 leaves it to `epochs`.
+        batch_size: texts of one optimizer step, over all processes.
+        max_length: tokens of one text; longer ones are cut.
+        warmup: share of the steps with a rising learning rate.
+        weight_decay: decoupled; not for biases, LayerNorms and learned steps.
+        adam_epsilon: of Adam.
+        bias_correction: Adam as in its paper; the released code's BertAdam goes without.
+        clip: whether the gradient norm is cut per parameter tensor (the released code) or over all of them.
+        clip_norm: where it is cut; 0 for never.
+        step_learning_rate: peak learning rate of learned quantizer steps (BinaryBERT's LSQ).
+        dropout: of hidden states, attention and classifier.
+        eval_every: optimizer steps between evaluations, which are also checkpoints; 0 for once an epoch.
+        log_every: optimizer steps between lines of the log.
+        patience: stop after this many evaluations without a better one; 0 for never.
+        seed: of everything random.
+        norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
+        mask_padding: leave padding tokens out of the distillation terms.
+        weights: weights of loss terms that differ from the scheme's own; 0 drops a term, `gold` adds labels.
+    """
+
+    learning_rate: float = 1e-4
+    epochs: float = 10.0
+    max_steps: int = 0
+    batch_size: int = 16
+    max_length: int = 128
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    adam_epsilon: float = 1e-6
+    bias_correction: bool = True
+    clip: Literal["tensor", "global"] = "tensor"
+    clip_norm: float = 1.0
+    step_learning_rate: float = 1e-4
+    dropout: float = 0.0
+    eval_every: int = 200
+    log_every: int = 20
+    patience: int = 0
+    seed: int = 42
+    norm_scope: Literal["sample", "batch"] = "sample"
+    mask_padding: bool = True
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        positive = ("learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
+        shares = ("warmup", "dropout")
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be above 0")
+        for name in shares:
+            if not 0 <= getattr(self, name) < 1:
+                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be from 0 to below 1")
+        for name in ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience", "seed"):
+            if getattr(self, name) < 0:
+                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must not be negative")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for run.json."""
+        return asdict(self) | {"weights": dict(self.weights)}
+
+    def with_changes(self, changes: Mapping[str, Any], where: str) -> "Recipe":
+        """A copy with some fields changed, checked for names and types; `where` begins the error message."""
+        types = get_type_hints(Recipe)
+        checked = {}
+        for name, value in changes.items():
+            if name not in types:
+                known = [f.name for f in fields(Recipe)]
+                raise RecipeError(f"{where}: unknown key {name!r}; {did_you_mean(name, known)}")
+            checked[name] = _checked(value, types[name], f"{where}: {name}")
+        return replace(self, **checked)
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    """`value` as the field's type, or an error that names both."""
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise RecipeError(f"{where} is {value!r}; choose one of {', '.join(map(repr, get_args(kind)))}")
+        return value
+    if get_origin(kind) is not None:  # the one mapping: weights
+        if not isinstance(value, Mapping):
+            raise RecipeError(f"{where} is {value!r}; write a table [weights] with a number for each term")
+        return {str(name): _checked(weight, float, f"{where}.{name}") for name, weight in value.items()}
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise RecipeError(f"{where} is {value!r}, a {type(value).__name__}; it must be a {kind.__name__}")
+    return value
+
+
+def presets() -> dict[str, dict[str, Any]]:
+    """The presets by name, as they stand in the file."""
+    text = resources.files("bibert.recipes").joinpath(PRESETS_FILE).read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """A preset by name, or a TOML file, with `changes` on top.
+
+    Raises:
+        RecipeError: no such preset or file, broken TOML, an unknown key, a wrong type, a value out of range.
+    """
+    known = presets()
+    if str(name_or_path) in known:
+        recipe = _from_table(known[str(name_or_path)], f"preset {name_or_path}", known)
+    else:
+        recipe = _from_table(_read(Path(name_or_path), known), str(name_or_path), known)
+    return recipe.with_changes(changes or {}, "recipe")
+
+
+def _from_table(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    own = dict(table)
+    base = own.pop("extends", None)
+    if base is None:
+        return Recipe().with_changes(own, where)
+    if base not in known:
+        raise RecipeError(f"{where}: extends {base!r}, which is not a preset; {did_you_mean(str(base), known)}")
+    return _from_table(known[base], f"preset {base}", known).with_changes(own, where)
+
+
+def _read(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    if not path.is_file():
+        raise RecipeError(f"{path}: there is no such recipe file and no such preset; presets: {', '.join(known)}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from error

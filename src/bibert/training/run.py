@@ -1,0 +1,183 @@
+"""A run folder: what was asked for, what came out, the log, and where a killed run goes on.
+
+    run.json      data, checkpoint, scheme, recipe, versions; metrics at the end
+    log.jsonl     one line per log event: every loss term, the learning rate, dev metrics
+    stages/NAME   checkpoints of each training stage, and its result once it is finished
+    model/        the trained model with its tokenizer, a Hugging Face folder
+
+Nothing is half-written: JSON and folders appear by a rename. The training itself is in `teacher` and `distiller`.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from bibert.data.examples import TextData
+from bibert.errors import CheckpointError
+from bibert.files import fsync_folder, write_whole
+from bibert.nn.loading import Classifier
+from bibert.training.checkpoints import locked, read_json, write_json, write_manifest
+
+PACKAGES = ("bibert", "torch", "transformers", "accelerate", "numpy")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def model(self) -> Path:
+        """The trained model."""
+        return self.path / "model"
+
+    @property
+    def notes(self) -> Path:
+        """What was asked for and what came out."""
+        return self.path / "run.json"
+
+    @property
+    def log(self) -> Path:
+        """The log of every loss term."""
+        return self.path / "log.jsonl"
+
+    def stage(self, name: str) -> Path:
+        """The checkpoints of a stage."""
+        return self.path / "stages" / name
+
+    def stage_result(self, name: str) -> Path:
+        """The best model of a finished stage."""
+        return self.stage(name) / "result"
+
+
+@contextmanager
+def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
+    """Lock a run folder and note the request; a folder that holds another run is refused.
+
+    In a distributed run only the first process locks and writes.
+    """
+    run = RunFolder(folder)
+    if not is_main_process():
+        yield run
+        return
+    with locked(folder):
+        _check_same_request(run, request)
+        if not run.notes.exists():
+            write_json(run.notes, {"request": request, "versions": versions()})
+        yield run
+
+
+def is_main_process() -> bool:
+    """Whether this is the process that writes, by the variables that torchrun and accelerate set."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
+    notes = read_json(run.notes)
+    if notes is None:
+        return
+    before, now = _flat(notes["request"]), _flat(json.loads(json.dumps(request)))
+    changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
+    if changed:
+        key = changed[0]
+        raise CheckpointError(
+            f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
+            "choose another output folder, or delete this one"
+        )
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    parts = [_flat(inner, f"{prefix}.{key}" if prefix else key) for key, inner in value.items()]
+    return {key: inner for part in parts for key, inner in part.items()}
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages that decide the numbers."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def fingerprint(data: TextData) -> str:
+    """A digest of every text and label, so that a run is resumed on the data it started with."""
+    digest = hashlib.sha256()
+    for split in (data.train, *data.dev.values()):
+        for row in zip(split.texts, split.pairs or split.texts, split.labels, strict=True):
+            digest.update(repr(row).encode())
+    return digest.hexdigest()
+
+
+def save_classifier(classifier: Classifier, folder: Path) -> None:
+    """Write model and tokenizer as a Hugging Face folder, whole or not at all."""
+    temporary = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    classifier.model.save_pretrained(temporary)
+    classifier.tokenizer.save_pretrained(temporary)
+    write_manifest(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.rename(folder)
+    fsync_folder(folder.parent)
+
+
+def save_stage(run: RunFolder, name: str, classifier: Classifier) -> None:
+    """Keep the best model of a stage for the next one."""
+    if is_main_process():
+        save_classifier(classifier, run.stage_result(name))
+
+
+def finish(run: RunFolder, classifier: Classifier, metrics: Mapping[str, float]) -> None:
+    """Save the trained model and note its metrics; a run folder with metrics is a finished run."""
+    if is_main_process():
+        save_classifier(classifier, run.model)
+        write_json(run.notes, read_json(run.notes) | {"metrics": dict(metrics)})
+
+
+def finished_metrics(run: RunFolder) -> dict[str, float] | None:
+    """The metrics of a finished run; None for one that has still to go on."""
+    notes = read_json(run.notes)
+    return None if notes is None else notes.get("metrics")
+
+
+class JsonLog(TrainerCallback):  # type: ignore[misc]
+    """Appends every log event of a stage to log.jsonl; lines after the point of resumption are dropped."""
+
+    def __init__(self, path: Path, stage: str) -> None:
+        self.path = path
+        self.stage = stage
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Cut the log back to the checkpoint that training goes on from."""
+        if not state.is_world_process_zero or not self.path.exists():
+            return
+        lines = [line for line in _whole_lines(self.path) if self._stays(json.loads(line), state.global_step)]
+        with write_whole(self.path) as handle:
+            handle.writelines(lines)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Write one line."""
+        if not state.is_world_process_zero:
+            return
+        event = {"stage": self.stage, "step": state.global_step, **(logs or {})}
+        with self.path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(event) + "\n")
+
+    def _stays(self, event: dict[str, Any], step: int) -> bool:
+        return bool(event["stage"] != self.stage or event["step"] <= step)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of the log; a last line that a kill cut off is left out."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]

@@ -1,0 +1,72 @@
+"""The teacher: a full-precision BERT fine-tuned on labelled text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import TrainerCallback, set_seed
+
+from bibert.data.examples import TextData
+from bibert.nn.loading import load_classifier
+from bibert.training.recipe import Recipe
+from bibert.training.run import JsonLog, fingerprint, finish, finished_metrics, opened
+from bibert.training.trainer import BertTrainer, dropout_overrides, encode_data, training_arguments
+
+STAGE = "finetune"
+
+
+class TeacherTrainer(BertTrainer):
+    """Trains on gold labels."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
+        """The model's own loss: cross-entropy, or mean squared error for scores."""
+        outputs = model(**inputs)
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+
+def finetune(
+    checkpoint: str | Path,
+    data: TextData,
+    output: Path,
+    recipe: Recipe,
+    callbacks: Sequence[TrainerCallback] = (),
+    **arguments: Any,
+) -> dict[str, float]:
+    """Fine-tune any BERT checkpoint on `data`; goes on where it was killed if `output` holds such a run.
+
+    Args:
+        checkpoint: a folder or a name on the Hub.
+        data: labelled texts.
+        output: the run folder; the model will be in its `model/`.
+        recipe: every hyper-parameter.
+        callbacks: of the Trainer, for progress.
+        arguments: changes to the Trainer's arguments, such as `report_to`.
+
+    Returns:
+        The dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
+    """
+    request = {
+        "command": "finetune",
+        "checkpoint": str(checkpoint),
+        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
+        "recipe": recipe.to_dict(),
+    }
+    with opened(output, request) as run:
+        done = finished_metrics(run)
+        if done is not None:
+            return done
+        set_seed(recipe.seed)
+        classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
+        encoded = encode_data(data, classifier, recipe)
+        trainer = TeacherTrainer(
+            classifier,
+            recipe,
+            training_arguments(recipe, encoded, run.stage(STAGE), **arguments),
+            encoded,
+            [JsonLog(run.log, STAGE), *callbacks],
+        )
+        trainer.train_from_last_checkpoint()
+        metrics = trainer.dev_metrics()
+        finish(run, classifier, metrics)
+        return metrics

@@ -1,0 +1,200 @@
+"""What fine-tuning and distillation share: a `transformers.Trainer` with four small overrides.
+
+They are: length-grouped batches that do not depend on the number of processes, the recipe's optimizer and
+clipping, checkpoints that count only once their manifest is written, and every loss term in the log. What the
+loss is, is decided in `teacher` and `distiller`; the run folder is in `run`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback
+
+from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, encode
+from bibert.data.examples import TextData
+from bibert.errors import NumericError, RecipeError
+from bibert.nn.loading import Classifier
+from bibert.training.checkpoints import last_checkpoint, write_manifest
+from bibert.training.evaluate import score
+from bibert.training.optimizer import clip_each, make_optimizer
+from bibert.training.recipe import Recipe
+
+KEPT_CHECKPOINTS = 2  # the newest and the one before; the best one is kept besides
+
+
+class BertTrainer(Trainer):  # type: ignore[misc]
+    """Trains a classifier by a recipe; subclasses say what the loss is."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        recipe: Recipe,
+        arguments: TrainingArguments,
+        data: "TrainingData",
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> None:
+        self.recipe = recipe
+        self.data = data
+        self.sampler = LengthGroupedSampler(data.train.lengths, recipe.batch_size, recipe.seed)
+        self.term_sums: dict[str, Tensor] = {}
+        self.term_steps = 0
+        super().__init__(
+            model=classifier.model,
+            args=arguments,
+            data_collator=Collator(classifier.tokenizer.pad_token_id),
+            train_dataset=data.train,
+            eval_dataset=dict(data.dev),
+            processing_class=classifier.tokenizer,
+            compute_metrics=lambda prediction: _metrics(prediction, data.metrics),
+            callbacks=[_EpochOrder(self.sampler), *_early_stopping(recipe), *callbacks],
+        )
+        for shown in (ProgressCallback, PrinterCallback):  # the caller's callbacks show progress
+            self.remove_callback(shown)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ARG002
+        return self.sampler
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The recipe's optimizer."""
+        if self.optimizer is None:
+            self.optimizer = make_optimizer(self.model if model is None else model, self.recipe)
+        return self.optimizer
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        if self.recipe.clip == "tensor":
+            return clip_each(model.parameters(), self.recipe.clip_norm)
+        return super()._clip_grad_norm(model)
+
+    def note_terms(self, terms: Mapping[str, Tensor]) -> None:
+        """Add the loss terms of one batch to the means of the next log line."""
+        for name, value in terms.items():
+            self.term_sums[name] = self.term_sums.get(name, torch.zeros_like(value)) + value
+        self.term_steps += 1
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log the means of the loss terms with every line that has a loss."""
+        if "loss" in logs and self.term_steps:
+            for name, total in self.term_sums.items():
+                mean = self.accelerator.reduce(total / self.term_steps, reduction="mean")
+                logs[f"loss_{name}"] = mean.item()
+            self.term_sums, self.term_steps = {}, 0
+        super().log(logs, start_time)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """One forward and backward pass; a loss that is not finite ends the run before it reaches a weight."""
+        loss: Tensor = super().training_step(*args, **kwargs)
+        if not torch.isfinite(loss):
+            raise NumericError(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower the learning rate "
+                "and run the command again: it goes on from the last checkpoint"
+            )
+        return loss
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            write_manifest(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        self.accelerator.wait_for_everyone()
+
+    def train_from_last_checkpoint(self) -> None:
+        """Train to the end, from the newest whole checkpoint if there is one."""
+        with self.accelerator.main_process_first():
+            checkpoint = last_checkpoint(Path(self.args.output_dir))
+        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+
+    def dev_metrics(self) -> dict[str, float]:
+        """The metrics of the model as it is now on every dev split, as `{"dev_accuracy": 0.9, …}`."""
+        results = self.evaluate()
+        return {name.removeprefix("eval_"): results[name] for name in self.data.reported_metrics()}
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Encoded texts, and the metrics by which the best model is chosen: the first one, on the first dev split."""
+
+    train: EncodedSplit
+    dev: Mapping[str, EncodedSplit]
+    metrics: tuple[str, ...]
+
+    def reported_metrics(self) -> list[str]:
+        """The names under which the Trainer reports the metrics; the first one selects."""
+        return [f"eval_{split}_{metric}" for split in self.dev for metric in self.metrics]
+
+
+def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> TrainingData:
+    """Turn texts into token ids, after checking that they fit the model."""
+    check_length(recipe.max_length, classifier.model.config.max_position_embeddings)
+    return TrainingData(
+        train=encode(data.train, classifier.tokenizer, recipe.max_length),
+        dev={name: encode(split, classifier.tokenizer, recipe.max_length) for name, split in data.dev.items()},
+        metrics=data.metrics,
+    )
+
+
+def dropout_overrides(recipe: Recipe) -> dict[str, float]:
+    """The recipe's dropout as values of a model's configuration."""
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+    return dict.fromkeys(names, recipe.dropout)
+
+
+def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
+    """The Trainer's arguments for a recipe; checkpoints go to `folder`."""
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        learning_rate=recipe.learning_rate,
+        num_train_epochs=recipe.epochs,
+        max_steps=recipe.max_steps or -1,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type="linear",
+        max_grad_norm=recipe.clip_norm,
+        per_device_eval_batch_size=64,
+        eval_strategy="steps" if recipe.eval_every else "epoch",
+        eval_steps=recipe.eval_every or None,
+        save_strategy="steps" if recipe.eval_every else "epoch",
+        save_steps=recipe.eval_every or 500,
+        save_total_limit=KEPT_CHECKPOINTS,
+        load_best_model_at_end=True,
+        metric_for_best_model=data.reported_metrics()[0],
+        greater_is_better=True,
+        logging_steps=recipe.log_every,
+        logging_nan_inf_filter=False,
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        label_names=["labels"],
+        remove_unused_columns=False,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=True,
+        **{"report_to": "none", **changes},
+    )
+    processes = arguments.world_size * max(arguments.n_gpu, 1)
+    if recipe.batch_size % processes:
+        raise RecipeError(
+            f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes that share it"
+        )
+    arguments.per_device_train_batch_size = recipe.batch_size // arguments.world_size
+    return arguments
+
+
+class _EpochOrder(TrainerCallback):  # type: ignore[misc]
+    """Tells the sampler which epoch it is; the data loader of a distributed run does not."""
+
+    def __init__(self, sampler: LengthGroupedSampler) -> None:
+        self.sampler = sampler
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Called before the batches of an epoch are drawn, also in the middle of one when a run is resumed."""
+        self.sampler.set_epoch(int(state.epoch or 0))
+
+
+def _early_stopping(recipe: Recipe) -> list[TrainerCallback]:
+    return [EarlyStoppingCallback(early_stopping_patience=recipe.patience)] if recipe.patience else []
+
+
+def _metrics(prediction: EvalPrediction, names: Sequence[str]) -> dict[str, float]:
+    return score(prediction.predictions, prediction.label_ids, names)

@@ -1,0 +1,166 @@
+"""The program as a whole: which command is imported when, and how each kind of error leaves."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from bibert.cli import app as program
+from bibert.errors import DataError, MissingExtraError, NumericError
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Put a command `probe` with the given body into the table; the body is what the test is about."""
+
+    def install(body):
+        module = types.ModuleType("bibert.cli.probe")
+        module.probe = body
+        monkeypatch.setitem(sys.modules, "bibert.cli.probe", module)
+        rows = {**program.COMMANDS, "probe": program.Row("bibert.cli.probe", "A command of the tests.")}
+        monkeypatch.setattr(program, "COMMANDS", rows)
+
+    return install
+
+
+def raising(error):
+    def body() -> None:
+        raise error
+
+    return body
+
+
+def bibert(*args, **options):
+    """The program in a process of its own."""
+    command = [sys.executable, "-m", "bibert", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+
+
+def exit_code_of(*args):
+    """The exit code, whether it comes as a value or as a `SystemExit` of typer."""
+    try:
+        return program.run(args)
+    except SystemExit as leave:
+        return leave.code
+
+
+def test_help_lists_every_command_with_its_line(capsys):
+    assert exit_code_of("--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, row in program.COMMANDS.items():
+        assert name in shown
+        assert row.help.split()[0] in shown
+
+
+def test_help_imports_no_command():
+    code = "import sys; from bibert.cli.app import COMMANDS, run\ntry: run(['--help'])\nexcept SystemExit: pass\n"
+    check = "assert not {row.module for row in COMMANDS.values()} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code + check], check=True, capture_output=True, timeout=60)
+
+
+def test_help_answers_at_once():
+    before = os.times()
+    assert bibert("--help").returncode == 0
+    after = os.times()  # processor time, which does not depend on what else the machine is doing
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.6
+
+
+@pytest.mark.parametrize("name", program.COMMANDS)
+def test_every_command_of_the_table_shows_its_own_help(name, capsys):
+    assert exit_code_of(name, "--help") == 0
+    assert f"bibert {name}" in capsys.readouterr().out
+
+
+def test_a_command_gets_its_options_and_ends_with_code_0(command, capsys):
+    def probe(times: int = 1) -> None:
+        sys.stdout.write("done " * times)
+
+    command(probe)
+    assert exit_code_of("probe", "--times", "2") == 0
+    assert capsys.readouterr().out == "done done "
+
+
+def test_version_is_one_line(capsys):
+    assert exit_code_of("--version") == 0
+    name, version = capsys.readouterr().out.split()
+    assert name == "bibert"
+    assert version[0].isdigit()
+
+
+def test_no_command_shows_the_help():
+    done = bibert()
+    assert done.returncode == 2
+    assert "quickstart" in done.stdout + done.stderr
+
+
+def test_an_unknown_command_is_refused_with_the_closest_one(capsys):
+    assert exit_code_of("destill") == 2
+    assert "'distill'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "code"), [(DataError("a.csv:3: no label"), 2), (NumericError("NaN in x"), 4)])
+def test_an_error_of_ours_is_one_line_with_its_exit_code(command, capsys, error, code):
+    command(raising(error))
+    assert exit_code_of("probe") == code
+    assert capsys.readouterr() == ("", f"bibert: error: {error}\n")
+
+
+def test_a_message_of_several_lines_is_joined_and_keeps_its_spaces(command, capsys):
+    command(raising(DataError("'two  spaces.csv':\n  is empty\n")))
+    exit_code_of("probe")
+    assert capsys.readouterr().err == "bibert: error: 'two  spaces.csv': is empty\n"
+
+
+def test_the_traceback_comes_when_it_is_asked_for(command, capsys, monkeypatch):
+    monkeypatch.setenv("BIBERT_TRACEBACK", "1")
+    command(raising(DataError("a.csv:3: no label")))
+    assert exit_code_of("probe") == 2
+    assert capsys.readouterr().err.startswith("Traceback")
+
+
+def test_an_error_of_the_operating_system_is_one_line(command, capsys):
+    command(raising(PermissionError(13, "Permission denied", "model/config.json")))
+    assert exit_code_of("probe") == 1
+    assert capsys.readouterr().err == "bibert: error: [Errno 13] Permission denied: 'model/config.json'\n"
+
+
+def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkeypatch):
+    command(raising(ModuleNotFoundError("No module named 'torch'", name="torch.nn")))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert exit_code_of("probe") == MissingExtraError.exit_code
+    line = capsys.readouterr().err
+    assert line.startswith("bibert: error: this command needs torch, ")
+    assert line.endswith("pip install 'bibert[train]'\n")
+
+
+def test_a_missing_module_that_no_extra_brings_is_a_bug_and_stays_one(command):
+    command(raising(ModuleNotFoundError("No module named 'bibert.cli.x'", name="bibert.cli.x")))
+    with pytest.raises(ModuleNotFoundError):
+        program.run(["probe"])
+
+
+def test_a_missing_part_of_an_installed_package_stays_a_bug(command, monkeypatch):
+    command(raising(ModuleNotFoundError("No module named 'torch.x'", name="torch.x")))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    with pytest.raises(ModuleNotFoundError):
+        program.run(["probe"])
+
+
+def test_ctrl_c_is_quiet(command, capsys):
+    command(raising(KeyboardInterrupt()))
+    assert exit_code_of("probe") == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
+def test_a_reader_that_has_gone_is_no_error_message():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "bibert", "--version"]
+    with os.fdopen(write_end, "w") as closed_pipe:
+        done = subprocess.run(command, stdout=closed_pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.stderr == ""
+    assert done.returncode == 1

@@ -1,0 +1,40 @@
+import json
+
+import pytest
+from rich.table import Table
+
+from bibert.cli import console
+
+
+def test_json_goes_to_stdout_and_comes_back_as_it_was(capsys):
+    value = [{"name": "bibert", "note": "µ ≥ 0", "score": 0.5}]
+    console.print_json(value)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == value
+    assert shown.out.endswith("]\n")
+    assert shown.err == ""
+
+
+def test_json_refuses_what_json_cannot_say():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        console.print_json({"score": float("nan")})
+
+
+def test_messages_leave_stdout_alone(capsys):
+    console.messages.print("reading [3] rows", markup=False)
+    assert capsys.readouterr() == ("", "reading [3] rows\n")
+
+
+def test_a_table_in_a_file_is_not_cut(capsys):
+    table = Table("scheme", "note")
+    table.add_row("bibert", "x" * 120)
+    console.print_table(table)
+    assert "x" * 120 in capsys.readouterr().out
+
+
+def test_progress_leaves_stdout_alone(capsys):
+    with console.progress() as bar:
+        bar.update(bar.add_task("augment", total=2), advance=2)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "2/2" in shown.err

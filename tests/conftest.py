@@ -1,0 +1,21 @@
+"""What every test gets: one thread per process, no network, and the places of optional data."""
+
+import os
+from pathlib import Path
+
+# Before torch and tokenizers are imported by any test: they read these once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes; more threads make them slower
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def glue_folder() -> Path:
+    """GLUE's TSV files (SST-2/train.tsv, ...), which cannot be part of the repository."""
+    folder = os.environ.get("BIBERT_GLUE")
+    if not folder:
+        pytest.skip("set BIBERT_GLUE to a folder of GLUE's TSV files to run this")
+    return Path(folder)

@@ -1,0 +1,226 @@
+"""Every way a user's data can be wrong: one line that starts with the place and ends with the remedy."""
+
+import gzip
+import io
+from dataclasses import dataclass, field
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bibert.data.columns import Columns
+from bibert.data.tables import load_table
+from bibert.errors import DataError, MissingExtraError
+
+GOOD = b"text,label\ngood film,1\nbad film,0\nfine film,1\npoor film,0\n"
+PAIRS = b"sentence1\tsentence2\tscore\na b\tc d\t1.5\n"
+
+
+def parquet(**columns):
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
+
+
+def parquet_with_twin_columns():
+    file = io.BytesIO()
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a", "b"])] * 2, names=["text", "text"])
+    pyarrow.parquet.write_table(table, file)
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bad file: its name and bytes, the place the message must start with, a word it must hold."""
+
+    name: str
+    data: bytes
+    place: str  # what follows the path: ":3" for line 3
+    says: str
+    options: dict = field(default_factory=dict)
+
+
+CASES = {
+    "empty": Case("a.csv", b"", "", "is empty"),
+    "blank lines only": Case("a.tsv", b"\n\r\n \n", "", "is empty"),
+    "BOM only": Case("a.jsonl", b"\xef\xbb\xbf", "", "is empty"),
+    "header only, CSV": Case("a.csv", b"text,label\n", ":1", "no row"),
+    "header only, TSV": Case("a.tsv", b"text\tlabel\r\n", ":1", "no row"),
+    "header of empty names": Case("a.csv", b",\n1,2\n", ":1", "no column has a name"),
+    "no label column": Case("a.csv", b"text,other\na,b\n", ":1", "no label column among 'text', 'other'"),
+    "no text column": Case("a.csv", b"foo,label\na,b\n", ":1", "no text column among 'foo', 'label'"),
+    "no header, long text": Case("a.csv", b'"' + b"long " * 500 + b'\n",1\n', ":1", "long long lo...'"),
+    "no header": Case("a.csv", b"good film,1\nbad film,0\n", ":1", "add a header line"),
+    "missing asked column": Case("a.csv", GOOD, ":1", "no column 'txt' among 'text', 'label'", {"text": "txt"}),
+    "same column twice asked": Case("a.csv", GOOD, ":1", "one column for two uses", {"text": "text", "label": "text"}),
+    "duplicate header": Case("a.csv", b"text,label,text\na,1,b\n", ":1", "'text' is in the header more than once"),
+    "tabs in .csv": Case("a.csv", b"text\tlabel\na\t1\n", ":1", "separated by tabs, not commas"),
+    "semicolons in .csv": Case("a.csv", b"text;label\na;1\n", ":1", "separated by semicolons"),
+    "commas in .tsv": Case("a.tsv", b"text,label\na,1\n", ":1", "separated by commas, not tabs"),
+    "too few fields": Case("a.csv", GOOD + b"short\n", ":6", "1 fields where the header has 2"),
+    "too many fields": Case("a.csv", b"text,label\nyes, but no,1\n", ":2", "3 fields where the header has 2"),
+    "tab in a TSV text": Case("a.tsv", b"text\tlabel\na\tb\t1\n", ":2", "3 fields"),
+    "open quote": Case("a.csv", b'text,label\nok,1\n"never closed,0\nmore,1\n', ":3", "broken row"),
+    "text after a quote": Case("a.csv", b'text,label\n"a" b,0\n', ":2", "broken row"),
+    "field without end": Case("a.csv", b'text,label\nok,1\n"' + b"x" * 200_000 + b'",1\n', ":3", "broken row"),
+    "UTF-16": Case("a.csv", GOOD.decode().encode("utf-16"), ":1", "UTF-16"),
+    "latin-1": Case("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", ":3", "byte 0xe9 is not UTF-8"),
+    "NUL": Case("a.tsv", b"text\tlabel\nok\t1\nb\0d\t0\n", ":3", "NUL"),
+    "spreadsheet": Case("a.csv", b"PK\x03\x04rest", ":1", "spreadsheet"),
+    "gzip without .gz": Case("a.csv", gzip.compress(GOOD), ":1", "let its name end in .gz"),
+    ".gz without gzip": Case("a.csv.gz", GOOD, "", "not gzip-compressed"),
+    "cut .gz": Case("a.csv.gz", gzip.compress(GOOD)[:-12], "", "cut short"),
+    "damaged .gz": Case("a.csv.gz", gzip.compress(GOOD)[:12] + b"\xff" * 40, "", "damaged"),
+    "wrong checksum in .gz": Case("a.csv.gz", gzip.compress(GOOD)[:-8] + b"\0" * 8, "", "damaged"),
+    "empty .gz": Case("a.csv.gz", b"", "", "not gzip-compressed"),
+    "nothing in a .gz": Case("a.csv.gz", gzip.compress(b""), "", "is empty"),
+    "unknown form": Case("a.xyz", GOOD, "", "let it end in .csv, .tsv"),
+    "no form": Case("reviews", GOOD, "", "let it end in .csv, .tsv"),
+    "broken JSON": Case("a.jsonl", b'{"text": "a", "label": 0}\n{"text": "b", \n', ":2", "broken JSON"),
+    "JSON array": Case("a.jsonl", b'[{"text": "a", "label": 0}]\n', ":1", "one JSON object"),
+    "JSON number": Case("a.jsonl", b"17\n", ":1", "type int"),
+    "JSON twin keys": Case("a.jsonl", b'{"text": "a", "text": "b"}\n', ":1", "twice"),
+    "JSON too deep": Case("a.jsonl", b"[" * 100_000, ":1", "broken JSON"),
+    "JSON without keys": Case("a.jsonl", b"{}\n{}\n", ":1", "no column has a name"),
+    "JSON row without text": Case("a.jsonl", b'{"text": "a", "label": 0}\n{"label": 1}\n', ":2", "empty text"),
+    "JSON text is a list": Case("a.jsonl", b'{"text": ["a"], "y": 0}\n{"text": "b", "y": 1}', ":1", "type list"),
+    "JSON label is a list": Case("a.jsonl", b'{"text": "a", "label": [0]}\n', ":1", "'label' is of type list"),
+    "JSON half surrogate": Case("a.jsonl", b'{"text": "\\ud800", "label": 0}\n{"text": "b", "label": 1}', ":1", "half"),
+    "JSON null label": Case("a.jsonl", b'{"text": "a", "label": null}\n', ":1", "no usable label"),
+    "JSON NaN score": Case("a.jsonl", b'{"text": "a", "label": 1.5}\n{"text": "b", "label": NaN}', ":2", "no usable"),
+    "empty text": Case("a.csv", GOOD + b",1\n", ":6", "empty text in column 'text'"),
+    "blank text": Case("a.tsv", b"text\tlabel\na\t1\n  \t0\n", ":3", "empty text"),
+    "empty second text": Case("a.tsv", PAIRS + b"a\t\t2\n", ":3", "empty text in column 'sentence2'"),
+    "unlabeled row": Case("a.csv", GOOD + b"what,\n", ":6", "no usable label"),
+    "NaN score": Case("a.tsv", PAIRS + b"a\tb\tnan\n", ":3", "no usable label in column 'score' (found 'nan')"),
+    "infinite score": Case("a.tsv", PAIRS + b"a\tb\t-inf\n", ":3", "no usable label"),
+    "overflowing score": Case("a.tsv", PAIRS + b"a\tb\t1e999\n", ":3", "not a finite number"),
+    "word for a score": Case("a.tsv", PAIRS + b"a\tb\thigh\n", ":3", "score 'high'"),
+    "decimal comma": Case("a.tsv", PAIRS + b"a\tb\t2,5\n", ":3", "write it like 3.5"),
+    "names for scores": Case("a.csv", b"text,label\na,x\nb,y\n", ":2", "score 'x'", {"regression": True}),
+    "floats for classes": Case("a.csv", GOOD + b"so,0.5\n", ":6", "0.5 is not a class", {"regression": False}),
+    "one class only": Case("a.csv", b"text,label\na,1\nb,1\n", "", "all 2 rows have the label '1'"),
+    "one score only": Case("a.csv", b"text,label\na,1.5\nb,1.5\n", "", "all 2 scores are 1.5"),
+    "a class a row": Case(
+        "a.csv", b"text,label\n" + b"".join(b"t,%d\n" % n for n in range(10**5)), "", "100000 different labels"
+    ),
+    "two rows to split": Case("a.csv", b"text,label\na,0\nb,1\n", "", "too few to set some aside"),
+    "Parquet that is text": Case("a.parquet", GOOD, "", "not a readable Parquet file"),
+    "cut Parquet": Case("a.parquet", b"PAR1" + b"\0" * 50, "", "not a readable Parquet file"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_bad_data_gives_one_line_with_the_place_and_the_remedy(case, tmp_path):
+    path = tmp_path / case.name
+    path.write_bytes(case.data)
+    options = dict(case.options)
+    names = Columns(**{part: options.pop(part) for part in ("text", "label") if part in options})
+    with pytest.raises(DataError) as caught:
+        load_table(path, columns=names, **options)
+    message = str(caught.value)
+    assert message.startswith(f"{path}{case.place}: ")
+    assert case.says in message
+    assert "\n" not in message
+    assert ";" in message  # the remedy follows
+
+
+PARQUET_CASES = {
+    "numbers for texts": (lambda: parquet(text=[1, 2], label=[0, 1]), "row 1: column 'text' holds a value of type int"),
+    "missing text": (lambda: parquet(text=["a", None], label=[0, 1]), "row 2: empty text"),
+    "missing label": (lambda: parquet(text=["a", "b"], label=[0, None]), "row 2: no usable label"),
+    "NaN score": (lambda: parquet(text=["a", "b"], label=[0.5, float("nan")]), "row 2: no usable label"),
+    "no row": (lambda: parquet(text=[], label=[]), "no row"),
+    "no column": (lambda: parquet(), "no column has a name"),
+    "twin columns": (parquet_with_twin_columns, "not a readable Parquet file"),
+}
+
+
+@pytest.mark.parametrize(("make", "says"), PARQUET_CASES.values(), ids=PARQUET_CASES)
+def test_bad_parquet_is_named_with_its_row(make, says, tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(make())
+    with pytest.raises(DataError) as caught:
+        load_table(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_parquet_without_its_package_prints_the_pip_line(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bibert\[data\]'"):
+        load_table(tmp_path / "a.parquet")
+
+
+def test_missing_file_is_named_with_those_in_its_folder(tmp_path):
+    (tmp_path / "train.csv").write_bytes(GOOD)
+    with pytest.raises(DataError, match=r"trian\.csv: no such file; the folder .* has 'train\.csv'"):
+        load_table(tmp_path / "trian.csv")
+
+
+def test_missing_folder_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"no such file; the folder .*nowhere does not exist either"):
+        load_table(tmp_path / "nowhere" / "train.csv")
+
+
+def test_folder_in_place_of_a_file_is_named_with_its_files(tmp_path):
+    (tmp_path / "train.csv").write_bytes(GOOD)
+    with pytest.raises(DataError, match=r"is a folder, not a file; the folder .* has 'train\.csv'"):
+        load_table(tmp_path)
+
+
+def test_unreadable_file_is_named(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        load_table(tmp_path / ("x" * 300 + ".csv"))
+
+
+DEV_CASES = {
+    "unknown label": (b"text,label\nok,1\nso so,2\n", ":3: unknown label '2'; correct it"),
+    "another text column": (b"sentence,label\nok,1\n", ":1: no column 'text'"),
+    "empty text": (b"text,label\n,1\n", ":2: empty text"),
+    "unlabeled rows": (b"text,label\nok,\n", ":2: no usable label"),
+    "header only": (b"text,label\n", ":1: no row"),
+}
+
+
+@pytest.mark.parametrize(("data", "says"), DEV_CASES.values(), ids=DEV_CASES)
+def test_bad_dev_file_is_named_with_its_line(data, says, tmp_path):
+    (tmp_path / "train.csv").write_bytes(GOOD)
+    (tmp_path / "dev.csv").write_bytes(data)
+    with pytest.raises(DataError) as caught:
+        load_table(tmp_path / "train.csv", tmp_path / "dev.csv")
+    assert str(caught.value).startswith(f"{tmp_path / 'dev.csv'}{says}")
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
+def test_dev_share_outside_zero_to_one_is_refused(share, tmp_path):
+    (tmp_path / "train.csv").write_bytes(GOOD)
+    with pytest.raises(DataError, match=f"dev_share is {share}, must lie between 0 and 1"):
+        load_table(tmp_path / "train.csv", dev_share=share)
+
+
+WHOLE_FILES = {
+    "a.csv": lambda: GOOD,
+    "a.tsv": lambda: PAIRS + b"x\ty\t2.5\nz\tz\t3\n",
+    "a.jsonl": lambda: b'{"text": "a", "label": 0}\n{"text": "b", "label": 1}\n{"text": "c", "label": 1}\n',
+    "a.csv.gz": lambda: gzip.compress(GOOD, mtime=0),
+    "a.parquet": lambda: parquet(text=list("abcd"), label=[0, 1, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_FILES)
+def test_a_file_cut_anywhere_is_read_or_refused_in_one_line(name, tmp_path):
+    path, whole = tmp_path / name, WHOLE_FILES[name]()
+    path.write_bytes(whole)
+    assert len(load_table(path).train) >= 2
+    messages = []
+    for length in range(0, len(whole), max(1, len(whole) // 200)):
+        path.write_bytes(whole[:length])
+        try:
+            load_table(path)
+        except DataError as error:
+            messages.append(str(error))
+    assert messages
+    assert all(message.startswith(str(path)) and "\n" not in message for message in messages)

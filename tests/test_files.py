@@ -1,0 +1,126 @@
+"""Whole files: what a reader may find after success, after an error, after a kill, and in odd places."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from bibert.errors import BibertError
+from bibert.files import write_whole
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_is_written_as_utf8_with_the_line_ends_given(tmp_path):
+    with write_whole(tmp_path / "a.txt") as file:
+        file.write("µ\n\r\n")
+    assert (tmp_path / "a.txt").read_bytes() == "µ\n\r\n".encode()
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_bytes_are_written_in_binary_mode(tmp_path):
+    with write_whole(str(tmp_path / "a.bin"), "wb") as file:
+        file.write(b"\x00\xff")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
+
+
+def test_nothing_has_the_name_before_the_block_ends(tmp_path):
+    path = tmp_path / "a.txt"
+    with write_whole(path) as file:
+        file.write("half")
+        file.flush()
+        assert not path.exists()
+    assert path.read_text() == "half"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_in_the_block_keeps_the_old_file_and_leaves_no_other(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def write_and_fail():
+        with write_whole(path) as file:
+            file.write("new")
+            raise error
+
+    with pytest.raises(error):
+        write_and_fail()
+    assert path.read_text() == "old"
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_a_failing_fsync_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def full_disk(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"), write_whole(path) as file:
+        file.write("new")
+    assert path.read_text() == "old"
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_data_reach_the_disk_before_the_name_changes(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: seen.append(path.exists()))
+    with write_whole(path) as file:
+        file.write("new")
+    assert seen == ([False] if os.name == "nt" else [False, True])  # the second one is the folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_killed_writer_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    program = textwrap.dedent(
+        """
+        import os, signal, sys
+        from bibert.files import write_whole
+        with write_whole(sys.argv[1]) as file:
+            file.write("new")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_the_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "plain").touch()
+    with write_whole(tmp_path / "whole"):
+        pass
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_link_goes_on_pointing_at_the_new_file(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    with write_whole(tmp_path / "link") as file:
+        file.write("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(BibertError, match=r"the folder .*nowhere does not exist"), write_whole(tmp_path / "nowhere/a"):
+        pass
+
+
+def test_a_folder_or_device_is_never_replaced(tmp_path):
+    with pytest.raises(BibertError, match="not a regular file"), write_whole(tmp_path):
+        pass
+    with pytest.raises(BibertError, match="not a regular file"), write_whole(os.devnull):
+        pass
+    assert names_in(tmp_path) == []

@@ -1,0 +1,45 @@
+"""The house rules a linter does not know: short files, files that say what they hold, no traces of a machine."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_LINES = 400
+# Written with a class of one letter each, so that this file does not hold what it looks for.
+MACHINE_PATH = re.compile(r"[/]work/|[/]root/|[/]home/\w|[/]tmp/\w")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files git knows or is about to know, without the ignored ones."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def test_no_python_file_is_longer_than_a_reader_can_hold():
+    files = tracked("src/*.py", "tests/*.py", "benchmarks/*.py")
+    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text("utf-8").splitlines()) for file in files}
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length >= MOST_LINES} == {}
+
+
+def test_every_module_says_what_lives_in_it():
+    files = tracked("src/*.py")
+    assert files
+    silent = [file for file in files if not ast.get_docstring(ast.parse(file.read_text("utf-8")))]
+    assert silent == []
+
+
+def test_no_file_names_a_path_of_somebodys_machine():
+    found = []
+    for file in tracked():
+        text = file.read_bytes().decode("utf-8", errors="replace")
+        lines = enumerate(text.splitlines(), start=1)
+        found += [f"{file.relative_to(ROOT)}:{number}" for number, line in lines if MACHINE_PATH.search(line)]
+    assert found == []
