@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from bibert.data import encoding
-from bibert.data.encoding import Collator, LengthGroupedSampler, check_length, check_vocabulary, encode
+from bibert.data.encoding import Collator, LengthGroupedSampler, check_length, encode
 from bibert.data.examples import Split
 from bibert.data.tokenizer import train_tokenizer
-from bibert.errors import CheckpointError, DataError, RecipeError
+from bibert.errors import DataError, RecipeError
 
 TEXTS = ("a good film", "bad", "a film so long that nobody saw its end")
 PAIRS = ("yes", "no it was bad", "so it was")
@@ -154,21 +154,6 @@ def test_an_unfilled_batch_comes_last():
     order = list(LengthGroupedSampler(lengths, 5, seed=0))
     runs = [sorted(order[start : start + 5]) for start in range(0, 20, 5)]
     assert sorted(runs) == [list(range(start, start + 5)) for start in range(0, 20, 5)]
-
-
-def test_a_tokenizer_with_more_ids_than_the_embedding_is_refused(tokenizer):
-    ids = len(tokenizer)
-    check_vocabulary(tokenizer, ids)
-    check_vocabulary(tokenizer, ids + 10)
-    with pytest.raises(CheckpointError, match=f"tokenizer has {ids} token ids, .* {ids - 1} rows; use the tokenizer"):
-        check_vocabulary(tokenizer, ids - 1)
-
-
-def test_a_tokenizer_that_cannot_pad_is_refused():
-    tokenizer = train_tokenizer(TEXTS)
-    tokenizer.pad_token = None
-    with pytest.raises(CheckpointError, match="no padding token"):
-        check_vocabulary(tokenizer, 10_000)
 
 
 def test_sequences_longer_than_the_positions_are_refused():

@@ -137,7 +137,7 @@ def test_a_truncated_gzip_file_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match="nothing.txt: no such file of word vectors"):
+    with pytest.raises(DataError, match=r"nothing\.txt: no such file of word vectors"):
         load_word_vectors(tmp_path / "nothing.txt")
 
 
@@ -157,7 +157,7 @@ def test_a_matrix_that_does_not_fit_its_words_gives_both_numbers(tmp_path):
 def test_a_pickle_in_a_matrix_file_is_never_run(tmp_path):
     np.save(tmp_path / "glove.npy", np.array([{"a": 1}]), allow_pickle=True)
     (tmp_path / "glove.txt").write_text("film\n")
-    with pytest.raises(DataError, match="not a readable .npy file"):
+    with pytest.raises(DataError, match=r"not a readable \.npy file"):
         load_word_vectors(tmp_path / "glove.npy")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 WIDTH_OF_A_PIPE = 200  # a file or a log has no width; rich would cut a table at 80 columns
 
@@ -42,11 +42,12 @@ def print_json(value: Any) -> None:
 
 def progress() -> Progress:
     """A progress bar on stderr with what is done, the time gone and the time left."""
+    whole = {"no_wrap": True, "min_width": len("0:00:00")}  # on a narrow terminal the words shrink, not the times
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(table_column=Column(**whole)),
+        TimeElapsedColumn(table_column=Column(**whole)),
+        TimeRemainingColumn(table_column=Column(**whole)),
         console=messages,
     )

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from bibert.data.examples import Split
-from bibert.errors import CheckpointError, DataError, RecipeError
+from bibert.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -177,22 +177,6 @@ class LengthGroupedSampler(Sampler[int]):
         batches = ordered[: full * self.batch_size].reshape(full, self.batch_size)
         yield from batches[generator.permutation(full)].ravel().tolist()
         yield from ordered[full * self.batch_size :].tolist()
-
-
-def check_vocabulary(tokenizer: "PreTrainedTokenizerFast", vocab_size: int) -> None:
-    """Refuse a tokenizer that can give ids the word embedding does not have, or that has no padding token.
-
-    Raises:
-        CheckpointError: tokenizer and model do not belong together.
-    """
-    ids = max(tokenizer.get_vocab().values()) + 1
-    if ids > vocab_size:
-        raise CheckpointError(
-            f"the tokenizer has {ids} token ids, the model's word embedding {vocab_size} rows; "
-            "use the tokenizer the model was trained with"
-        )
-    if tokenizer.pad_token_id is None:
-        raise CheckpointError("the tokenizer has no padding token; use the tokenizer of a BERT checkpoint")
 
 
 def check_length(max_length: int, positions: int) -> None:

@@ -22,9 +22,9 @@ class _Similarity(torch.autograd.Function):
         return x @ x.transpose(-1, -2)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         return (gradient + gradient.transpose(-1, -2)) @ x  # one product where autograd would take two
 
 
@@ -39,7 +39,7 @@ class _DirectionDistance(torch.autograd.Function):
         return distance
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         student, teacher, size_s, size_t, distance = ctx.saved_tensors
         slope = torch.where(distance > 0, gradient / (size_s * distance), 0.0)
@@ -53,7 +53,7 @@ def _size(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 def similarity(x: Tensor) -> Tensor:
     """XXᵀ of each head, (B, H, T, D) to (B, H, T, T); its scale does not matter."""
-    return _Similarity.apply(x)  # type: ignore[no-any-return]
+    return _Similarity.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def direction_distance(student: Tensor, teacher: Tensor, kept: int, scope: NormScope) -> Tensor:
@@ -67,7 +67,7 @@ def direction_distance(student: Tensor, teacher: Tensor, kept: int, scope: NormS
             the whole tensor, by which long texts and large heads weigh more.
     """
     dims = tuple(range(kept if scope == "sample" else 0, student.dim()))
-    return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-any-return]
+    return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, scope: NormScope) -> Tensor:

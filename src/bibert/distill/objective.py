@@ -4,8 +4,10 @@
 as in the paper. The formulas are in `dmd` and `vanilla`.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +17,14 @@ from bibert.distill.vanilla import prediction_loss, score_mse, token_mse
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
 from bibert.nn.trace import LayerTrace
+
+T = TypeVar("T")
+
+
+def _filled(field: T | None) -> T:
+    """A field of a model's output that is always there when a term reads it."""
+    assert field is not None
+    return field
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,12 @@ class Lesson:
 
     def layers(self) -> list[tuple[LayerTrace, LayerTrace]]:
         """Each layer of the student with the one of the teacher that it learns from."""
-        return self.match.layers(self.student.trace.layers, self.teacher.trace.layers)
+        return self.match.layers(_filled(self.student.trace).layers, _filled(self.teacher.trace).layers)
 
     def hidden_states(self) -> list[tuple[Tensor, Tensor]]:
         """Embedding output and layer outputs of the student, each with the teacher's."""
-        teacher = self.teacher.trace.hidden_states
-        return [(mine, teacher[i * self.match.step]) for i, mine in enumerate(self.student.trace.hidden_states)]
+        student, teacher = _filled(self.student.trace).hidden_states, _filled(self.teacher.trace).hidden_states
+        return [(mine, teacher[i * self.match.step]) for i, mine in enumerate(student)]
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,10 @@ class LayerMatch:
         if self.kept_heads is None:
             return trace
         heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
-        split = [trace.query, trace.key, trace.value, trace.scores, trace.weights]
-        return LayerTrace(*(x.index_select(1, heads) for x in split), context=trace.context, mha=trace.mha)
+        names = ("query", "key", "value", "scores", "weights")
+        kept = replace(trace, **{name: getattr(trace, name).index_select(1, heads) for name in names})
+        kept.mha = trace.mha  # the sum over all heads: there is no part of it that belongs to the kept ones
+        return kept
 
 
 def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSequenceClassification) -> LayerMatch:
@@ -74,14 +86,15 @@ def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSeq
             f"the teacher has {theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}: "
             "the teacher's depth must be a multiple of the student's"
         )
-    heads = (theirs.num_attention_heads, mine.num_attention_heads if mine.kept_heads is None else None)
-    for name, a, b in (
-        ("hidden size", theirs.hidden_size, mine.hidden_size),
-        ("number of labels", theirs.num_labels, mine.num_labels),
-        ("number of heads", heads[0], heads[0] if heads[1] is None else heads[1]),
-    ):
-        if a != b:
-            raise CheckpointError(f"the teacher's {name} is {a}, the student's {b}: they must be equal")
+    equal = {"hidden_size": "hidden size", "num_labels": "number of labels", "head_size": "size of a head"}
+    if mine.kept_heads is None:
+        equal["num_attention_heads"] = "number of heads"
+    for key, name in equal.items():
+        if getattr(theirs, key) != getattr(mine, key):
+            raise CheckpointError(
+                f"the teacher's {name} is {getattr(theirs, key)}, the student's {getattr(mine, key)}: "
+                "they must be equal"
+            )
     kept = None if mine.kept_heads is None else tuple(tuple(row) for row in mine.kept_heads)
     return LayerMatch(theirs.num_hidden_layers // mine.num_hidden_layers, kept)
 
@@ -102,12 +115,23 @@ TERMS: Mapping[str, Callable[[Lesson], Tensor]] = {
     "dmd_query": lambda x: _dmd(x, "query"),
     "dmd_key": lambda x: _dmd(x, "key"),
     "dmd_value": lambda x: _dmd(x, "value"),
-    "hidden_direction": lambda x: _total(
-        [hidden_direction_loss(s, t, x.mask, x.scope) for s, t in x.hidden_states()]
-    ),
-    "prediction": lambda x: prediction_loss(x.student.logits, x.teacher.logits),
-    "gold": lambda x: label_loss(x.student.logits, x.labels),
+    "hidden_direction": lambda x: _total([hidden_direction_loss(s, t, x.mask, x.scope) for s, t in x.hidden_states()]),
+    "prediction": lambda x: prediction_loss(_filled(x.student.logits), _filled(x.teacher.logits)),
+    "gold": lambda x: label_loss(_filled(x.student.logits), x.labels),
 }
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    """Refuse weights of terms that do not exist, and weights below 0.
+
+    Raises:
+        RecipeError: the message names the term.
+    """
+    for name, weight in weights.items():
+        if name not in TERMS:
+            raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
+        if not 0 <= weight < math.inf:
+            raise RecipeError(f"the weight of the distillation term {name!r} is {weight}; it must be 0 or more")
 
 
 @dataclass(frozen=True)
@@ -133,10 +157,8 @@ class Objective:
     mask_padding: bool = True
 
     def __post_init__(self) -> None:
-        for name in self.weights:
-            if name not in TERMS:
-                raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
-        if not any(weight > 0 for weight in self.weights.values()):
+        check_weights(self.weights)
+        if not any(self.weights.values()):
             raise RecipeError("every distillation term has weight 0: nothing would be learned; give one a weight")
 
     @property
@@ -156,7 +178,7 @@ class Objective:
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
-        mask = student.trace.mask if self.needs_trace else torch.ones_like(student.logits[:, :1])
+        mask = _filled(student.trace).mask if self.needs_trace else torch.ones_like(_filled(student.logits)[:, :1])
         if not self.mask_padding:
             mask = torch.ones_like(mask)
         lesson = Lesson(student, teacher, labels, mask, self.norm_scope, match)

@@ -57,9 +57,9 @@ class BiAttention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
         """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
-        # An attention weight that is dropped is a masked key: the mask is where dropout goes.
-        kept = F.dropout(mask.expand(-1, query.shape[1], query.shape[2], -1), dropout) if dropout else mask
-        return bi_attention(query, key, value, kept, self.binarize)
+        if dropout:  # a weight that is dropped is a masked key, and weights stay in {0, 1}: nothing is rescaled
+            mask = mask * torch.rand_like(mask.expand(-1, query.shape[1], query.shape[2], -1)).ge(dropout)
+        return bi_attention(query, key, value, mask, self.binarize)
 
 
 ATTENTION = {"softmax": SoftmaxAttention, "none": BiAttention}

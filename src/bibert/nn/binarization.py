@@ -5,7 +5,7 @@ weights are in `splitting`.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bibert.errors import SchemeError
 from bibert.nn.config import BiBertConfig, as_scheme
@@ -58,7 +58,7 @@ def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBer
 
 def calibrate(model: BiBertForSequenceClassification, batch: dict[str, Tensor]) -> None:
     """Set learned steps and moving ranges from the activations of one batch; other schemes are left as they are."""
-    sites: list[nn.Module] = [m for m in model.modules() if isinstance(m, EmaSymmetric | LearnedStep)]
+    sites = [module for module in model.modules() if isinstance(module, EmaSymmetric | LearnedStep)]
     was_training = model.training
     model.eval()
     for site in sites:

@@ -47,33 +47,26 @@ class _Sign(torch.autograd.Function):
         return signs(x)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         return gradient * (x.abs() <= 1)
 
 
-class _Bool(torch.autograd.Function):
+class _Bool(_Sign):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
         return torch.ge(x, 0, out=torch.empty_like(x))
 
-    backward = _Sign.backward
 
-
-class _GeluSign(torch.autograd.Function):
+class _GeluSign(_Sign):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return signs(x)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         inside = torch.nn.functional.gelu(x).abs() <= 1
-        return torch.ops.aten.gelu_backward(gradient * inside, x)
+        return torch.ops.aten.gelu_backward(gradient * inside, x)  # type: ignore[no-any-return]
 
 
 class _BinarizeRows(torch.autograd.Function):
@@ -86,7 +79,7 @@ class _BinarizeRows(torch.autograd.Function):
         return signs(centred)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         inside = gradient if ctx.window is None else gradient * ctx.window
         return inside - inside.mean(dim=-1, keepdim=True)
@@ -94,12 +87,12 @@ class _BinarizeRows(torch.autograd.Function):
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, levels: Tensor, window: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, levels: Tensor, window: Tensor | None) -> Tensor:  # noqa: ARG004 - `x` takes the gradient
         ctx.window = window
         return levels.view_as(levels)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient if ctx.window is None else gradient * ctx.window, None, None
 
@@ -117,7 +110,7 @@ class _RowsProduct(torch.autograd.Function):
         return product
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         a, b, scale_a, scale_b = ctx.saved_tensors
         grad_a = grad_b = None
@@ -133,12 +126,12 @@ def sign(x: Tensor) -> Tensor:
 
     Unlike `torch.sign` there is no third value: both zeros give +1.
     """
-    return _Sign.apply(x)  # type: ignore[no-any-return]
+    return _Sign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def bool_(x: Tensor) -> Tensor:
     """1 where x ≥ 0, 0 elsewhere; the gradient passes where |x| ≤ 1 (Section 3.2.2, "bool")."""
-    return _Bool.apply(x)  # type: ignore[no-any-return]
+    return _Bool.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def gelu_sign(x: Tensor) -> Tensor:
@@ -146,12 +139,12 @@ def gelu_sign(x: Tensor) -> Tensor:
 
     Taking the sign of a computed GELU would be wrong: below about -5.6 it underflows to -0.0, which counts as ≥ 0.
     """
-    return _GeluSign.apply(x)  # type: ignore[no-any-return]
+    return _GeluSign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def straight_through(x: Tensor, levels: Tensor, window: Tensor | None = None) -> Tensor:
     """`levels` in the forward pass; the gradient goes to `x`, where `window` is true if there is one."""
-    return _StraightThrough.apply(x, levels, window)  # type: ignore[no-any-return]
+    return _StraightThrough.apply(x, levels, window)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def binarize_rows(weight: Tensor) -> Quantized:
@@ -161,7 +154,7 @@ def binarize_rows(weight: Tensor) -> Quantized:
     its row mean, because mu is part of the formula.
     """
     alpha = weight.detach().abs().mean(dim=-1, keepdim=True)
-    return Quantized(_BinarizeRows.apply(weight), alpha)
+    return Quantized(_BinarizeRows.apply(weight), alpha)  # type: ignore[no-untyped-call]
 
 
 def rows_product(a: Quantized, b: Quantized) -> Tensor:
@@ -169,7 +162,7 @@ def rows_product(a: Quantized, b: Quantized) -> Tensor:
 
     For levels ±1 this is the paper's ⊗: n - 2·popcount(a ^ b).
     """
-    return _RowsProduct.apply(a.levels, b.levels, a.scale, b.scale)  # type: ignore[no-any-return]
+    return _RowsProduct.apply(a.levels, b.levels, a.scale, b.scale)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def quantized_linear(x: Quantized, weight: Quantized) -> Tensor:
@@ -186,7 +179,7 @@ def bi_linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def dequantize(x: Quantized) -> Tensor:
-    """scale · levels, with the gradient convention of `Quantized`."""
+    """The value, scale · levels, with the gradient convention of `Quantized`."""
     if x.scale is None:
         return x.levels
     return straight_through(x.levels, x.levels.detach() * x.scale)
@@ -236,7 +229,8 @@ def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Ten
     """LayerNorm whose bits do not depend on the order of its sums (contract, rule 7).
 
     The row is put on a grid of 2^-16, so that its sum and its sum of squares are 64-bit integers; mean and
-    1/√(var + eps) follow in float64; every output is computed in float64 and rounded once to float32.
+    1/√(var + eps) follow in float64; every output is computed in float64 and rounded once to float32. It is for
+    eval mode: no gradient passes through the rounded statistics.
 
     Raises:
         NumericError: a value is not finite or lies outside ±512.

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
 
-from bibert.errors import CheckpointError
+from bibert.errors import CheckpointError, NumericError
 from bibert.nn.config import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
 ARCHITECTURES = ("bert", "bibert")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
 
 
@@ -46,23 +49,22 @@ def load_classifier(
 
     Raises:
         CheckpointError: the folder is missing or torn, is not a BERT, or does not fit its tokenizer.
+        NumericError: a weight is not finite.
     """
     config = _config(checkpoint, label_names, overrides or {})
     model = _weights(checkpoint, config, label_names is not None)
     tokenizer = _tokenizer(checkpoint)
-    if len(tokenizer) > config.vocab_size:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer has {len(tokenizer)} tokens, the word embedding {config.vocab_size} rows; "
-            "use the tokenizer that the checkpoint was trained with"
-        )
+    _check_vocabulary(checkpoint, tokenizer, config.vocab_size)
     return Classifier(model, tokenizer)
 
 
 def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
+    if Path(checkpoint).is_file():
+        raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
     try:
-        found = AutoConfig.from_pretrained(checkpoint)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({_first_line(error)})") from error
+        found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+    except (OSError, ValueError, StrictDataclassError) as error:
+        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({_one_line(error)})") from error
     if found.model_type not in ARCHITECTURES:
         raise CheckpointError(
             f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
@@ -93,22 +95,39 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
             checkpoint,
             config=config,
             output_loading_info=True,
-            ignore_mismatched_sizes=new_head,
+            ignore_mismatched_sizes=True,  # checked below, where both shapes can be told
             use_safetensors=True,
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{checkpoint}: the weights cannot be read ({_first_line(error)})") from error
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{checkpoint}: the weights cannot be read ({_one_line(error)}); fetch the checkpoint again"
+        ) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
+    _check_whole(checkpoint, info, new_head)
+    _check_finite(checkpoint, model)
+    return model  # type: ignore[no-any-return]
+
+
+def _check_whole(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:
     allowed = NEW_IN_A_CLASSIFIER if new_head else ()
-    missing = sorted(name for name in info["missing_keys"] if not name.startswith(allowed))
-    resized = sorted(str(entry[0]) for entry in info["mismatched_keys"] if not str(entry[0]).startswith("classifier."))
+    missing = sorted(repr(name) for name in info["missing_keys"] if not name.startswith(allowed))
+    resized = sorted(
+        f"{name!r} ({list(found)} in the file, {list(wanted)} by config.json)"
+        for name, found, wanted in info["mismatched_keys"]
+        if not (new_head and name.startswith("classifier."))
+    )
     if missing or resized:
         raise CheckpointError(
             f"{checkpoint}: {len(missing)} tensors are missing and {len(resized)} have another shape, "
-            f"the first is {(missing + resized)[0]!r}; the checkpoint is not a whole BERT classifier"
+            f"the first is {(missing + resized)[0]}; the checkpoint is not a whole BERT classifier"
         )
-    return model  # type: ignore[no-any-return]
+
+
+def _check_finite(checkpoint: str | Path, model: BiBertForSequenceClassification) -> None:
+    for name, value in model.state_dict().items():
+        if not value.isfinite().all():
+            raise NumericError(f"{checkpoint}: {name!r} holds NaN or infinity; its training has diverged")
 
 
 def _refuse_pickle(checkpoint: str | Path) -> None:
@@ -124,22 +143,32 @@ def _refuse_pickle(checkpoint: str | Path) -> None:
 
 def _tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     try:
-        return AutoTokenizer.from_pretrained(checkpoint)
+        return AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({_one_line(error)})") from error
+
+
+def _check_vocabulary(checkpoint: str | Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # what the library makes up where no file is
+        raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER}")
+    ids = max(vocabulary.values()) + 1
+    if ids > rows:
         raise CheckpointError(
-            f"{checkpoint}: no tokenizer can be read ({_first_line(error)}); "
-            "copy tokenizer.json (or vocab.txt) beside config.json"
-        ) from error
+            f"{checkpoint}: the tokenizer has {ids} token ids, the word embedding {rows} rows; "
+            "use the tokenizer that the checkpoint was trained with"
+        )
+    if tokenizer.pad_token_id is None:
+        raise CheckpointError(f"{checkpoint}: the tokenizer has no padding token; use the tokenizer of a BERT")
 
 
 def _reason(checkpoint: str | Path) -> str:
-    folder = Path(checkpoint)
-    if folder.is_file():
-        return "is a file; give the folder that holds config.json and model.safetensors"
-    if folder.is_dir():
+    if Path(checkpoint).is_dir():
         return "the folder has no readable config.json; give the folder of a BERT checkpoint"
     return "there is no such folder, and no such name on the Hub can be reached"
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _one_line(error: Exception) -> str:
+    """The first line of a message, with the second where the first only announces it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
+from transformers.activations import ACT2FN
 from transformers.utils import ModelOutput
 
 from bibert.nn.attention import BertAttention
 from bibert.nn.config import BiBertConfig
 from bibert.nn.layers import QuantEmbedding, QuantLinear, in_float64, layer_norm
+from bibert.nn.quantizers import EmaSymmetric, LearnedStep
 from bibert.nn.trace import LayerTrace, Trace
-
-FFN_ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU}
 
 
 @dataclass
@@ -68,7 +68,8 @@ class BertIntermediate(nn.Module):
         self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
         # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
         folded = ffn_input_quantizer(config) == "gelu_sign"
-        self.activation = nn.Identity() if folded else FFN_ACTIVATIONS[scheme.ffn_activation]()
+        name = config.hidden_act if scheme.ffn_activation == "gelu" else scheme.ffn_activation
+        self.activation = nn.Identity() if folded else ACT2FN[name]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, T, intermediate)."""
@@ -132,9 +133,8 @@ class BertPooler(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, C)."""
         first = self.dense(hidden[:, 0])
-        if self.is_exact and not self.training:
-            return in_float64(self.activation, first)
-        return self.activation(first)  # type: ignore[no-any-return]
+        exact = self.is_exact and not self.training
+        return in_float64(self.activation, first) if exact else self.activation(first)
 
 
 class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -142,18 +142,25 @@ class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     config_class = BiBertConfig
     base_model_prefix = "bert"
+    # A checkpoint in half precision is read as float32: nothing may be rounded to fewer bits in front of a sign.
+    _keep_in_fp32_modules_strict = ("embeddings", "encoder", "pooler", "classifier")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
+        """Fill what a checkpoint lacks; while one is read, the library protects what it holds from `nn.init`."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
-            elif module.padding_idx is not None:
+            elif module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 module.weight[module.padding_idx].zero_()
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+        elif isinstance(module, EmaSymmetric | LearnedStep):
+            module.reset()
+        if isinstance(module, QuantLinear | QuantEmbedding) and module.twin_weight is not None:
+            nn.init.zeros_(module.twin_weight)
 
 
 class BiBertModel(BiBertPreTrainedModel):
@@ -223,10 +230,8 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         """(B, T) ids to (B, labels) logits; with `labels` the usual loss, with `trace` the inside of the pass."""
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)
         pooled = self.dropout(out.pooler_output)
-        if self.is_exact and not self.training:
-            logits = in_float64(self.classifier, pooled)
-        else:
-            logits = self.classifier(pooled)
+        exact = self.is_exact and not self.training
+        logits = in_float64(self.classifier, pooled) if exact else self.classifier(pooled)
         loss = None if labels is None else label_loss(logits, labels)
         return BiBertOutput(loss=loss, logits=logits, trace=out.trace)
 

@@ -87,8 +87,10 @@ def twn(x: Tensor, scope: Scope) -> Quantized:
 def symmetric(x: Tensor, scope: Scope) -> Quantized:
     """Integers in ±(2^(bits-1) - 1) with the step max|x| / (2^(bits-1) - 1)."""
     values = x.detach().clamp(-scope.clip, scope.clip)
-    step = scope.high(values.abs()).clamp_min(TINY) / (2 ** (scope.bits - 1) - 1)
-    return Quantized(straight_through(x, torch.round(values / step), scope.inside(x)), step)
+    top = 2 ** (scope.bits - 1) - 1
+    step = scope.high(values.abs()).clamp_min(TINY) / top
+    levels = torch.round(values / step).clamp(-top, top)  # padding does not count for the step and may lie outside
+    return Quantized(straight_through(x, levels, scope.inside(x)), step)
 
 
 def affine(x: Tensor, scope: Scope) -> Quantized:
@@ -109,7 +111,7 @@ def group_affine(weight: Tensor, scope: Scope) -> Quantized:
 
 
 def asym(x: Tensor, scope: Scope) -> Quantized:
-    """max where x ≥ (max + min) / 2, min elsewhere (the paper's Baseline_asym)."""
+    """The row's maximum where x ≥ (max + min) / 2, its minimum elsewhere (the paper's Baseline_asym)."""
     values = x.detach()
     low, high = scope.low(values), scope.high(values)
     return Quantized(straight_through(x, torch.where(values >= 0.5 * (high + low), high, low)))
@@ -155,7 +157,8 @@ class EmaSymmetric(nn.Module):
         super().__init__()
         self.top = 2 ** (bits - 1) - 1
         self.calibrating = False
-        self.register_buffer("range", torch.tensor(4.0))
+        self.register_buffer("range", torch.empty(()))
+        self.reset()
 
     def forward(self, x: Tensor, scope: Scope | None = None) -> Quantized:
         """Quantize `x` with the one range of this site."""
@@ -164,6 +167,10 @@ class EmaSymmetric(nn.Module):
         step = (self.range / self.top).view((1,) * x.dim())
         levels = torch.round(x.detach() / step).clamp(-self.top, self.top)
         return Quantized(straight_through(x, levels, x.detach().abs() <= self.range), step)
+
+    def reset(self) -> None:
+        """A wide range, until `calibrate` or training has seen something."""
+        nn.init.constant_(self.range, 4.0)
 
     def _observe(self, x: Tensor, scope: Scope | None) -> None:
         seen = (x.abs() if scope is None else scope.high(x.abs())).amax().clamp_min(TINY)
@@ -178,7 +185,7 @@ class _LearnedStep(torch.autograd.Function):
         return torch.round(x / step).clamp(low, high)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x, step = ctx.saved_tensors
         ratio = x / step
@@ -193,21 +200,26 @@ class LearnedStep(nn.Module):
 
     def __init__(self, bits: int, *, unsigned: bool = False) -> None:
         super().__init__()
-        self.low, self.high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        self.low: int = 0 if unsigned else -(2 ** (bits - 1))
+        self.high: int = 2**bits - 1 if unsigned else 2 ** (bits - 1) - 1
+        self.start: float = (4.0 if unsigned else 2.0) / self.high**0.5  # the first step, in units of mean|x|
         self.calibrating = False
-        self.step = nn.Parameter(self._start(torch.tensor(0.8)))  # mean|x| of a standard normal
+        self.step = nn.Parameter(torch.empty(()))
+        self.reset()
 
     def forward(self, x: Tensor, scope: Scope | None = None) -> Quantized:
         """Quantize `x` with the one step of this site."""
         if self.calibrating:
             size = x.detach().abs()
             with torch.no_grad():
-                self.step.copy_(self._start((size if scope is None else scope.mean(size)).mean()))
+                self.step.copy_(self.start * (size if scope is None else scope.mean(size)).mean())
         step = self.step.clamp_min(SMALLEST_STEP)
-        return Quantized(_LearnedStep.apply(x, step, self.low, self.high), step.detach().view((1,) * x.dim()))
+        levels = _LearnedStep.apply(x, step, self.low, self.high)  # type: ignore[no-untyped-call]
+        return Quantized(levels, step.detach().view((1,) * x.dim()))
 
-    def _start(self, mean_size: Tensor) -> Tensor:
-        return (4.0 if self.low == 0 else 2.0) * mean_size / self.high**0.5
+    def reset(self) -> None:
+        """The step for a standard normal, whose mean|x| is 0.8."""
+        nn.init.constant_(self.step, 0.8 * self.start)
 
 
 class Quantile(nn.Module):

@@ -65,7 +65,7 @@ class Scheme:
         normalizer: what turns attention scores into attention weights: `softmax`, or `none` (Bi-Attention).
         attention: quantizer of the attention weights.
         quantile: the share of zero attention weights that `attention="quantile"` asks for.
-        ffn_activation: `gelu` or `relu`.
+        ffn_activation: `gelu`, or what the checkpoint has in its place; `relu`, whatever the checkpoint has.
         split: every quantized weight is the sum of two binary ones (BinaryBERT).
         schedule: the training runs, in order; empty for a model that is not trained here.
     """
@@ -133,9 +133,7 @@ ONE_BIT = Bits(1, 1, 1)
 
 def _fully_binarized(name: str, *, schedule: tuple[Stage, ...], **attention: Any) -> Scheme:
     """The paper's Section 2: bi-linear layers and signs everywhere; rows differ in attention and losses."""
-    return Scheme(
-        name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **attention
-    )
+    return Scheme(name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **attention)
 
 
 def _ternarybert(activation_bits: int, activation: str) -> Scheme:
@@ -182,9 +180,7 @@ _ROWS = (
     _fully_binarized("attention_sign_max_entropy", normalizer="none", attention="sign", schedule=DMD),
     _fully_binarized("attention_bool_max_entropy", normalizer="none", attention="bool", schedule=DMD),
     # Table 2, the rivals.
-    Scheme(
-        "q_bert", Bits(2, 8, 8), weight="group_affine", embedding="affine", activation="affine", attention="affine"
-    ),
+    Scheme("q_bert", Bits(2, 8, 8), weight="group_affine", embedding="affine", activation="affine", attention="affine"),
     Scheme(
         "q2bert",
         Bits(2, 8, 8),
@@ -215,9 +211,7 @@ QUANTILE_NAME = re.compile(r"baseline_quantile\((\d+(?:\.\d+)?)\)")
 
 def baseline_quantile(percent: float) -> Scheme:
     """The baseline with a threshold that sets `percent` % of the attention weights to zero."""
-    return replace(
-        SCHEMES["baseline_50"], name=f"baseline_quantile({percent:g})", quantile=percent / 100
-    )
+    return replace(SCHEMES["baseline_50"], name=f"baseline_quantile({percent:g})", quantile=percent / 100)
 
 
 def get_scheme(name: str) -> Scheme:

@@ -5,6 +5,9 @@ BinaryBERT takes its half-width model, orders heads and neurons by importance; h
 head's or neuron's output weights.
 """
 
+import math
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +32,7 @@ def split_ternary(weight: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor
     alpha = ternary.scale
     assert alpha is not None  # TWN always has a scale
     size, zero = w.abs(), (ternary.levels == 0).double()
-    count = size.new_tensor(float(torch.tensor([w.shape[dim] for dim in dims]).prod()))
+    count = math.prod(w.shape[dim] for dim in dims)
     zeros = zero.sum(dim=dims, keepdim=True)
     c = (alpha * count - size.sum(dim=dims, keepdim=True)) / (2 * zeros).clamp_min(1)
     up = torch.where(w > 0, w + c, c.expand_as(w))  # the first half, where the ternary weight is 0
@@ -62,7 +65,7 @@ def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceCla
     """The teacher with the more important half of its heads and FFN neurons; the hidden size stays."""
     heads = max(1, teacher.config.num_attention_heads // 2)
     neurons = max(1, teacher.config.intermediate_size // 2)
-    kept_heads = [_important_heads(layer, heads) for layer in teacher.bert.encoder.layer]
+    kept_heads = [_important_heads(layer, heads) for layer in _layers(teacher)]
     values = teacher.config.to_dict() | {
         "num_attention_heads": heads,
         "attention_head_size": teacher.config.head_size,
@@ -73,10 +76,14 @@ def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceCla
     student = BiBertForSequenceClassification(BiBertConfig(**values))
     cut = {name for name, value in student.state_dict().items() if value.shape != teacher.state_dict()[name].shape}
     student.load_state_dict({k: v for k, v in teacher.state_dict().items() if k not in cut}, strict=False)
-    for narrow, wide, kept in zip(student.bert.encoder.layer, teacher.bert.encoder.layer, kept_heads, strict=True):
+    for narrow, wide, kept in zip(_layers(student), _layers(teacher), kept_heads, strict=True):
         _copy_heads(narrow, wide, torch.tensor(kept))
         _copy_neurons(narrow, wide, neurons)
     return student
+
+
+def _layers(model: BiBertForSequenceClassification) -> list[BertLayer]:
+    return cast("list[BertLayer]", list(model.bert.encoder.layer))
 
 
 def _important_heads(layer: BertLayer, heads: int) -> list[int]:

@@ -25,7 +25,7 @@ class LayerTrace:
     scores: Tensor
     weights: Tensor
     context: Tensor
-    mha: Tensor | None = None
+    mha: Tensor = field(init=False)  # filled in where the output projection is
 
 
 @dataclass

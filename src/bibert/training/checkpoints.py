@@ -1,27 +1,34 @@
-"""Checkpoints that survive a kill at any moment, and the lock and notes of a run folder.
+"""Checkpoints that survive a kill at any moment, and the lock of a run folder.
 
 The Trainer writes a checkpoint file by file, so a kill leaves half of one. Here a checkpoint counts only once its
 manifest, with the size and SHA-256 of every file, is written and agrees; a torn one is set aside with a message
 and the one before is used. Which tensors go into a checkpoint is the Trainer's business.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from bibert.errors import CheckpointError
-from bibert.files import write_whole
+from bibert.files import fsync_folder, write_whole
 
 MANIFEST = "COMPLETE.json"
 TORN = "torn"
-CHUNK = 1 << 20
+NAME = re.compile(r"checkpoint-(\d+)")
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# What the writers of a checkpoint raise on a full disk: Python, torch.save and safetensors.
+WRITE_ERRORS = (OSError, RuntimeError, SafetensorError)
 
 logger = logging.getLogger(__name__)
 
@@ -32,38 +39,102 @@ def write_manifest(checkpoint: Path) -> None:
     for path in sorted(p for p in checkpoint.rglob("*") if p.is_file() and p.name != MANIFEST):
         with path.open("rb") as handle:
             os.fsync(handle.fileno())
-        files[path.relative_to(checkpoint).as_posix()] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        files[path.relative_to(checkpoint).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
     write_json(checkpoint / MANIFEST, {"files": files})
+    fsync_folder(checkpoint.parent)
 
 
 def is_whole(checkpoint: Path) -> bool:
     """Whether the manifest is there and every file is as it says."""
-    manifest = read_json(checkpoint / MANIFEST)
-    if manifest is None:
+    try:
+        files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return bool(files) and all(_agrees(checkpoint / name, expected) for name, expected in files.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no manifest, or not one that we wrote
         return False
-    for name, expected in manifest["files"].items():
-        path = checkpoint / name
-        if not path.is_file() or path.stat().st_size != expected["bytes"] or _digest(path) != expected["sha256"]:
-            return False
-    return True
+
+
+def _agrees(path: Path, expected: dict[str, Any]) -> bool:
+    return bool(path.stat().st_size == expected["bytes"] and digest(path) == expected["sha256"])
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint of a run; torn ones are moved to `torn/` so that nothing picks them up."""
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
+    """The newest checkpoint that training can go on from; those that it cannot are moved to `torn/`.
+
+    A checkpoint is of use if it is whole and the best one, as far as it knows, is still there.
+    """
+    whole = []
+    for checkpoint in checkpoints_of(folder):
         if is_whole(checkpoint):
-            return checkpoint
-        aside = folder / TORN / checkpoint.name
-        logger.warning("%s was cut off while it was written; set aside as %s", checkpoint, aside)
-        aside.parent.mkdir(exist_ok=True)
-        shutil.rmtree(aside, ignore_errors=True)
-        checkpoint.rename(aside)
-    return None
+            whole.append(checkpoint)
+        else:
+            _set_aside(checkpoint, "is not whole")
+    while whole and not _has_its_best(whole[-1]):
+        _set_aside(whole.pop(), "has lost the best model before it")
+    return whole[-1] if whole else None
+
+
+def _has_its_best(checkpoint: Path) -> bool:
+    best = (read_json(checkpoint / "trainer_state.json") or {}).get("best_global_step")
+    return best is None or checkpoint.with_name(f"checkpoint-{best}").is_dir()
+
+
+def _set_aside(checkpoint: Path, reason: str) -> None:
+    aside = checkpoint.parent / TORN / checkpoint.name
+    logger.warning("%s %s; set aside as %s", checkpoint, reason, aside)
+    aside.parent.mkdir(exist_ok=True)
+    shutil.rmtree(aside, ignore_errors=True)
+    checkpoint.rename(aside)
+
+
+def drop_old_checkpoints(folder: Path, keep: int, best: str | None) -> None:
+    """Delete all but the newest `keep` checkpoints and the best one; call it once the newest one is whole."""
+    for checkpoint in checkpoints_of(folder)[:-keep]:
+        if best is None or checkpoint.name != Path(best).name:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The checkpoints of a training, whole or not, by step."""
+    found = [path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+@contextmanager
+def disk_space(target: Path, needed: int) -> Iterator[None]:
+    """Refuse to write `target` where it does not fit, and remove what was written if the disk fills up meanwhile.
+
+    Args:
+        target: the folder that is written inside the block.
+        needed: about how many bytes it takes.
+
+    Raises:
+        CheckpointError: there is no room; the message names the path, the bytes needed and the bytes free.
+    """
+    free = shutil.disk_usage(target.parent).free
+    if free < needed:
+        raise _disk_full(target, needed, free)
+    try:
+        yield
+    except WRITE_ERRORS as error:
+        free = shutil.disk_usage(target.parent).free
+        if getattr(error, "errno", None) not in FULL and free >= needed:
+            raise
+        shutil.rmtree(target, ignore_errors=True)
+        raise _disk_full(target, needed, free) from error
+
+
+def _disk_full(target: Path, needed: int, free: int) -> CheckpointError:
+    return CheckpointError(
+        f"{target}: the disk is full, about {needed:,} bytes are needed and {free:,} are free; "
+        "make room and run the same again: it goes on from the last checkpoint"
+    )
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process; a second run in the same folder is refused."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder}: is a file; the output has to be a folder")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+") as handle:
         try:
@@ -88,14 +159,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file we wrote ourselves; None where it is missing."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """The JSON of a file we wrote ourselves; None where it is missing.
+
+    Raises:
+        CheckpointError: the file is there, but somebody else wrote it.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); choose another output folder") from error
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])

@@ -15,8 +15,8 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.encoding import Collator
 from bibert.data.examples import TextData
-from bibert.distill.objective import Objective, match_layers
-from bibert.errors import CheckpointError
+from bibert.distill.objective import Objective, check_weights, match_layers
+from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.binarization import calibrate, first_student, split_student
 from bibert.nn.config import as_scheme
 from bibert.nn.loading import Classifier, load_classifier
@@ -24,7 +24,16 @@ from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
 from bibert.training.recipe import Recipe
-from bibert.training.run import JsonLog, RunFolder, fingerprint, finish, finished_metrics, opened, save_stage
+from bibert.training.run import (
+    JsonLog,
+    RunFolder,
+    fingerprint,
+    finish,
+    finished_metrics,
+    opened,
+    save_stage,
+    weights_digest,
+)
 from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 
 
@@ -70,6 +79,7 @@ class _Course:
 
     teacher: Classifier
     scheme: Scheme
+    objectives: Mapping[str, Objective]  # by stage
     recipe: Recipe
     data: TrainingData
     run: RunFolder
@@ -101,9 +111,10 @@ def distill(
         The dev metrics of the best student, as `{"dev_accuracy": 0.9, …}`.
     """
     row = as_scheme(scheme)
+    objectives = stage_objectives(row, recipe)
     request = {
         "command": "distill",
-        "teacher": str(teacher),
+        "teacher": {"name": str(teacher), "sha256": weights_digest(teacher)},
         "scheme": row.to_dict(),
         "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
         "recipe": recipe.to_dict(),
@@ -115,7 +126,7 @@ def distill(
         set_seed(recipe.seed)
         classifier = load_teacher(teacher, data, recipe)
         encoded = encode_data(data, classifier, recipe)
-        return _study(_Course(classifier, row, recipe, encoded, run, callbacks, arguments))
+        return _study(_Course(classifier, row, objectives, recipe, encoded, run, callbacks, arguments))
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -175,11 +186,10 @@ def _next_student(course: _Course, before: Classifier | None, number: int) -> Cl
 
 def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrainer:
     recipe = replace(course.recipe, learning_rate=course.recipe.learning_rate * stage.learning_rate_factor)
-    objective = Objective(stage_weights(course.scheme, stage, recipe), recipe.norm_scope, recipe.mask_padding)
-    folder = course.run.stage(stage.name)
-    arguments = training_arguments(
-        recipe, course.data, folder, ddp_find_unused_parameters=not objective.reaches_logits, **course.arguments
-    )
+    objective = course.objectives[stage.name]
+    for head in (student.model.bert.pooler, student.model.classifier):
+        head.requires_grad_(objective.reaches_logits)  # distributed training waits for every gradient it was promised
+    arguments = training_arguments(recipe, course.data, course.run.stage(stage.name), **course.arguments)
     return DistillTrainer(
         student,
         recipe,
@@ -191,16 +201,34 @@ def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrain
     )
 
 
-def stage_weights(scheme: Scheme, stage: Stage, recipe: Recipe) -> dict[str, float]:
-    """The weights of a stage: the scheme's, changed by the recipe's; terms with weight 0 are dropped.
+def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
+    """What each stage of the scheme is taught, by its name: the scheme's terms, changed by the recipe's weights.
 
     A scheme with several stages keeps its terms apart: a change counts in the stages that have the term, and
     gold labels come in where the logits are taught.
+
+    Raises:
+        RecipeError: a term does not exist, has no place in the scheme, or every term of a stage has weight 0.
     """
-    single = len(scheme.schedule) == 1
-    changes = {
-        name: weight
-        for name, weight in recipe.weights.items()
-        if single or name in stage.terms or (name == "gold" and "prediction" in stage.terms)
+    check_weights(recipe.weights)
+    changes = {stage.name: _changes(scheme, stage, recipe) for stage in scheme.schedule}
+    for name in recipe.weights:
+        if not any(name in change for change in changes.values()):
+            known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.terms}))
+            raise RecipeError(f"recipe: weights.{name} has no place in {scheme.name!r}; its stages have {known}")
+    return {
+        stage.name: Objective(
+            {name: weight for name, weight in {**stage.terms, **changes[stage.name]}.items() if weight},
+            recipe.norm_scope,
+            recipe.mask_padding,
+        )
+        for stage in scheme.schedule
     }
-    return {name: weight for name, weight in {**stage.terms, **changes}.items() if weight}
+
+
+def _changes(scheme: Scheme, stage: Stage, recipe: Recipe) -> dict[str, float]:
+    """The weights of the recipe that count in a stage."""
+    if len(scheme.schedule) == 1:
+        return dict(recipe.weights)
+    wanted = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
+    return {name: weight for name, weight in recipe.weights.items() if name in wanted}

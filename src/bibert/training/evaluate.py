@@ -74,9 +74,9 @@ def predict_logits(
     was_training = model.training
     model.eval()
     for rows, batch in batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size):
-        batch.pop("labels")
+        inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
         with torch.no_grad():
-            out[rows] = model(**batch).logits.numpy()
+            out[rows] = model(**inputs).logits.cpu().numpy()
     model.train(was_training)
     return out
 

@@ -61,9 +61,29 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
 def clip_each(parameters: Iterable[Tensor], limit: float) -> Tensor:
     """Cut the gradient of each parameter to the norm `limit`; gives the norm over all, before the cut."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    norms = torch._foreach_norm(gradients)
+    gradients, norms, total = _norms(parameters)
     for gradient, norm in zip(gradients, norms, strict=True):
         if norm > limit:
             gradient.mul_(limit / norm)
-    return torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
+def clip_all(parameters: Iterable[Tensor], limit: float) -> Tensor:
+    """Cut the gradient over all parameters to the norm `limit`; gives the norm before the cut."""
+    gradients, _, total = _norms(parameters)
+    if total > limit:
+        torch._foreach_mul_(gradients, limit / total)
+    return total
+
+
+def _norms(parameters: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """The gradients, the norm of each, and the norm over all."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norms = list(torch._foreach_norm(gradients))
+    return gradients, norms, torch.linalg.vector_norm(torch.stack(norms))
+
+
+def not_finite(model: nn.Module) -> str:
+    """The name of the first parameter whose gradient is not finite; clipping leaves such a gradient as it is."""
+    broken = (name for name, p in model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
+    return next(broken, "the sum of all parameters")

@@ -4,8 +4,9 @@ A recipe file is flat: one key per field of `Recipe`, a table `[weights]` for th
 start from a preset. The presets are in the package's `recipes/presets.toml`; the paper's settings are rows there.
 """
 
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bibert.errors import RecipeError, did_you_mean
 
 PRESETS_FILE = "presets.toml"
+# Fields, what holds for them, and the same in words.
+RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (
+        ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every"),
+        lambda value: 0 < value < math.inf,
+        "above 0 and finite",
+    ),
+    (("warmup", "dropout"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+    (
+        ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience", "seed"),
+        lambda value: 0 <= value < math.inf,
+        "0 or more, and finite",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +49,8 @@ class Recipe:
         clip_norm: where it is cut; 0 for never.
         step_learning_rate: peak learning rate of learned quantizer steps (BinaryBERT's LSQ).
         dropout: of hidden states, attention and classifier.
-        eval_every: optimizer steps between evaluations, which are also checkpoints; 0 for once an epoch.
+        eval_every: optimizer steps between evaluations, which are also checkpoints; 0 for once an epoch. There is
+            one more at the end.
         log_every: optimizer steps between lines of the log.
         patience: stop after this many evaluations without a better one; 0 for never.
         seed: of everything random.
@@ -65,17 +81,10 @@ class Recipe:
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        positive = ("learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
-        shares = ("warmup", "dropout")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be above 0")
-        for name in shares:
-            if not 0 <= getattr(self, name) < 1:
-                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be from 0 to below 1")
-        for name in ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience", "seed"):
-            if getattr(self, name) < 0:
-                raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must not be negative")
+        for names, holds, rule in RANGES:
+            for name in names:
+                if not holds(getattr(self, name)):
+                    raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be {rule}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for run.json."""
@@ -106,7 +115,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:
-        raise RecipeError(f"{where} is {value!r}, a {type(value).__name__}; it must be a {kind.__name__}")
+        raise RecipeError(f"{where} is {value!r} ({type(value).__name__}); it must be of type {kind.__name__}")
     return value
 
 
@@ -135,7 +144,7 @@ def _from_table(table: Mapping[str, Any], where: str, known: Mapping[str, Mappin
     base = own.pop("extends", None)
     if base is None:
         return Recipe().with_changes(own, where)
-    if base not in known:
+    if not isinstance(base, str) or base not in known:
         raise RecipeError(f"{where}: extends {base!r}, which is not a preset; {did_you_mean(str(base), known)}")
     return _from_table(known[base], f"preset {base}", known).with_changes(own, where)
 
@@ -144,6 +153,6 @@ def _read(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:
     if not path.is_file():
         raise RecipeError(f"{path}: there is no such recipe file and no such preset; presets: {', '.join(known)}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors write a BOM
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from error

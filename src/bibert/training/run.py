@@ -11,7 +11,6 @@ Nothing is half-written: JSON and folders appear by a rename. The training itsel
 import hashlib
 import importlib.metadata
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -20,17 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError
 from bibert.files import fsync_folder, write_whole
 from bibert.nn.loading import Classifier
-from bibert.training.checkpoints import locked, read_json, write_json, write_manifest
+from bibert.training.checkpoints import MANIFEST, digest, disk_space, locked, read_json, write_json, write_manifest
 
 PACKAGES = ("bibert", "torch", "transformers", "accelerate", "numpy")
-
-logger = logging.getLogger(__name__)
+BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,11 @@ class RunFolder:
         """The log of every loss term."""
         return self.path / "log.jsonl"
 
+    def holds_something(self) -> bool:
+        """Whether there is anything that a new run would spoil: a whole checkpoint, or a model."""
+        places = (f"{self.model.name}/{MANIFEST}", f"stages/*/*/{MANIFEST}")
+        return any(next(self.path.glob(place), None) for place in places)
+
     def stage(self, name: str) -> Path:
         """The checkpoints of a stage."""
         return self.path / "stages" / name
@@ -67,15 +71,18 @@ class RunFolder:
 def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
     """Lock a run folder and note the request; a folder that holds another run is refused.
 
-    In a distributed run only the first process locks and writes.
+    A run that failed or was killed before its first checkpoint holds nothing, and any other may take its place. In
+    a distributed run only the first process locks and writes.
     """
     run = RunFolder(folder)
     if not is_main_process():
         yield run
         return
     with locked(folder):
-        _check_same_request(run, request)
-        if not run.notes.exists():
+        if run.holds_something():
+            _check_same_request(run, request)
+        else:
+            run.log.unlink(missing_ok=True)
             write_json(run.notes, {"request": request, "versions": versions()})
         yield run
 
@@ -86,10 +93,7 @@ def is_main_process() -> bool:
 
 
 def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
-    notes = read_json(run.notes)
-    if notes is None:
-        return
-    before, now = _flat(notes["request"]), _flat(json.loads(json.dumps(request)))
+    before, now = _flat(_request_of(run)), _flat(json.loads(json.dumps(request)))
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
     if changed:
         key = changed[0]
@@ -97,6 +101,15 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
             f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
             "choose another output folder, or delete this one"
         )
+
+
+def _request_of(run: RunFolder) -> Any:
+    notes = read_json(run.notes)
+    if not isinstance(notes, dict) or "request" not in notes:
+        raise CheckpointError(
+            f"{run.notes}: does not say what was asked for, so the run cannot go on; choose another output folder"
+        )
+    return notes["request"]
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -113,23 +126,37 @@ def versions() -> dict[str, str]:
 
 def fingerprint(data: TextData) -> str:
     """A digest of every text and label, so that a run is resumed on the data it started with."""
-    digest = hashlib.sha256()
-    for split in (data.train, *data.dev.values()):
+    sha256 = hashlib.sha256()
+    for name, split in {"train": data.train, **data.dev}.items():
+        sha256.update(repr((name, len(split), split.pairs is None)).encode())
         for row in zip(split.texts, split.pairs or split.texts, split.labels, strict=True):
-            digest.update(repr(row).encode())
-    return digest.hexdigest()
+            sha256.update(repr(row).encode())
+    return sha256.hexdigest()
+
+
+def weights_digest(checkpoint: str | Path) -> str | None:
+    """A digest of the weights in a folder, so that a run goes on from the model it started with; None on the Hub."""
+    files = sorted(Path(checkpoint).glob("*.safetensors"))
+    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest() if files else None
 
 
 def save_classifier(classifier: Classifier, folder: Path) -> None:
     """Write model and tokenizer as a Hugging Face folder, whole or not at all."""
     temporary = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
-    classifier.model.save_pretrained(temporary)
-    classifier.tokenizer.save_pretrained(temporary)
-    write_manifest(temporary)
+    with disk_space(temporary, size_in_bytes(classifier.model)):
+        classifier.model.save_pretrained(temporary)
+        classifier.tokenizer.save_pretrained(temporary)
+        write_manifest(temporary)
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
     fsync_folder(folder.parent)
+
+
+def size_in_bytes(model: nn.Module) -> int:
+    """What the weights take on the disk, and a little for the files beside them."""
+    weights: int = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    return weights + BESIDE_THE_WEIGHTS
 
 
 def save_stage(run: RunFolder, name: str, classifier: Classifier) -> None:
@@ -148,7 +175,7 @@ def finish(run: RunFolder, classifier: Classifier, metrics: Mapping[str, float])
 def finished_metrics(run: RunFolder) -> dict[str, float] | None:
     """The metrics of a finished run; None for one that has still to go on."""
     notes = read_json(run.notes)
-    return None if notes is None else notes.get("metrics")
+    return notes.get("metrics") if notes and run.model.is_dir() else None
 
 
 class JsonLog(TrainerCallback):  # type: ignore[misc]
@@ -162,7 +189,7 @@ class JsonLog(TrainerCallback):  # type: ignore[misc]
         """Cut the log back to the checkpoint that training goes on from."""
         if not state.is_world_process_zero or not self.path.exists():
             return
-        lines = [line for line in _whole_lines(self.path) if self._stays(json.loads(line), state.global_step)]
+        lines = [line for line in _whole_lines(self.path) if self._stays(line, state.global_step)]
         with write_whole(self.path) as handle:
             handle.writelines(lines)
 
@@ -174,7 +201,11 @@ class JsonLog(TrainerCallback):  # type: ignore[misc]
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(event) + "\n")
 
-    def _stays(self, event: dict[str, Any], step: int) -> bool:
+    def _stays(self, line: str, step: int) -> bool:
+        try:
+            event = json.loads(line)
+        except ValueError:  # a power cut can leave zeros where text was
+            return False
         return bool(event["stage"] != self.stage or event["step"] <= step)
 
 

@@ -10,7 +10,7 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.examples import TextData
 from bibert.nn.loading import load_classifier
 from bibert.training.recipe import Recipe
-from bibert.training.run import JsonLog, fingerprint, finish, finished_metrics, opened
+from bibert.training.run import JsonLog, fingerprint, finish, finished_metrics, opened, weights_digest
 from bibert.training.trainer import BertTrainer, dropout_overrides, encode_data, training_arguments
 
 STAGE = "finetune"
@@ -48,7 +48,7 @@ def finetune(
     """
     request = {
         "command": "finetune",
-        "checkpoint": str(checkpoint),
+        "checkpoint": {"name": str(checkpoint), "sha256": weights_digest(checkpoint)},
         "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
         "recipe": recipe.to_dict(),
     }

@@ -2,9 +2,10 @@
 
 They are: length-grouped batches that do not depend on the number of processes, the recipe's optimizer and
 clipping, checkpoints that count only once their manifest is written, and every loss term in the log. What the
-loss is, is decided in `teacher` and `distiller`; the run folder is in `run`.
+loss is, is decided in `teacher` and `distiller`; the run folder is in `run`, signals are in `interruption`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +14,30 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, encode
 from bibert.data.examples import TextData
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.loading import Classifier
-from bibert.training.checkpoints import last_checkpoint, write_manifest
+from bibert.training.checkpoints import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
 from bibert.training.evaluate import score
-from bibert.training.optimizer import clip_each, make_optimizer
+from bibert.training.interruption import Interruption
+from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Recipe
+from bibert.training.run import size_in_bytes
 
 KEPT_CHECKPOINTS = 2  # the newest and the one before; the best one is kept besides
+CHECKPOINT_PER_MODEL = 3  # the weights and Adam's two moments
+CLIP = {"tensor": clip_each, "global": clip_all}
+REMEDY = "lower the learning rate; the last checkpoint is kept"
 
 
 class BertTrainer(Trainer):  # type: ignore[misc]
     """Trains a classifier by a recipe; subclasses say what the loss is."""
+
+    optimizer: torch.optim.Optimizer | None  # made by create_optimizer
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         self.recipe = recipe
         self.data = data
         self.sampler = LengthGroupedSampler(data.train.lengths, recipe.batch_size, recipe.seed)
+        self.interruption = Interruption()
         self.term_sums: dict[str, Tensor] = {}
         self.term_steps = 0
         super().__init__(
@@ -51,7 +61,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             eval_dataset=dict(data.dev),
             processing_class=classifier.tokenizer,
             compute_metrics=lambda prediction: _metrics(prediction, data.metrics),
-            callbacks=[_EpochOrder(self.sampler), *_early_stopping(recipe), *callbacks],
+            callbacks=[_EpochOrder(self.sampler), *_early_stopping(recipe), *callbacks, self.interruption],
         )
         for shown in (ProgressCallback, PrinterCallback):  # the caller's callbacks show progress
             self.remove_callback(shown)
@@ -65,10 +75,18 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             self.optimizer = make_optimizer(self.model if model is None else model, self.recipe)
         return self.optimizer
 
-    def _clip_grad_norm(self, model: Any) -> Any:
-        if self.recipe.clip == "tensor":
-            return clip_each(model.parameters(), self.recipe.clip_norm)
-        return super()._clip_grad_norm(model)
+    def _clip_grad_norm(self, model: Any) -> Tensor:
+        self.accelerator.unscale_gradients()  # of 16-bit training; does nothing otherwise
+        return CLIP[self.recipe.clip](model.parameters(), self.recipe.clip_norm)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Tensor | None = None) -> Tensor:
+        norm = clip_all(model.parameters(), math.inf) if grad_norm is None else grad_norm
+        scaled = self.accelerator.scaler is not None  # then the step is left out and the scale lowered
+        if not torch.isfinite(norm) and not scaled:
+            raise NumericError(
+                f"the gradient of {not_finite(self.model)} is not finite at step {self.state.global_step + 1}; {REMEDY}"
+            )
+        return norm
 
     def note_terms(self, terms: Mapping[str, Tensor]) -> None:
         """Add the loss terms of one batch to the means of the next log line."""
@@ -89,24 +107,55 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         """One forward and backward pass; a loss that is not finite ends the run before it reaches a weight."""
         loss: Tensor = super().training_step(*args, **kwargs)
         if not torch.isfinite(loss):
-            raise NumericError(
-                f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower the learning rate "
-                "and run the command again: it goes on from the last checkpoint"
-            )
+            raise NumericError(f"the loss is {loss.item()} at step {self.state.global_step + 1}; {REMEDY}")
         return loss
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        self.accelerator.wait_for_everyone()
+        folder = Path(self.args.output_dir)
+        checkpoint = folder / f"checkpoint-{self.state.global_step}"
+        with disk_space(checkpoint, CHECKPOINT_PER_MODEL * size_in_bytes(self.model)):
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.args.should_save:
+                write_manifest(checkpoint)
         if self.args.should_save:
-            write_manifest(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+            drop_old_checkpoints(folder, KEPT_CHECKPOINTS, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
 
     def train_from_last_checkpoint(self) -> None:
-        """Train to the end, from the newest whole checkpoint if there is one."""
+        """Train to the end, from the newest whole checkpoint if there is one; the model is then the best one.
+
+        Raises:
+            Interrupted: SIGTERM or Ctrl-C came; a checkpoint was written.
+            NumericError: the loss or a gradient is not finite.
+            CheckpointError: the disk is full.
+        """
         with self.accelerator.main_process_first():
             checkpoint = last_checkpoint(Path(self.args.output_dir))
-        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        try:
+            with self.interruption.installed():
+                if checkpoint is None:
+                    self.train()
+                elif not self._take_best_if_trained(checkpoint):
+                    self.train(resume_from_checkpoint=str(checkpoint))
+        except BaseException:
+            self.callback_handler.on_train_end(self.args, self.state, self.control)  # progress bars close
+            raise
+        self.interruption.leave_if_noted(self.args, self.state)
+
+    def _take_best_if_trained(self, checkpoint: Path) -> bool:
+        """Whether training had reached its end at `checkpoint`; resumed, the Trainer would go one step beyond."""
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+            return False
+        state.init_training_references(self, state.max_steps, state.num_train_epochs, None)
+        best = state.best_global_step or state.global_step
+        state.best_model_checkpoint = str(checkpoint.with_name(f"checkpoint-{best}"))
+        self.state = state
+        self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        self._load_best_model()
+        self.callback_handler.on_train_end(self.args, self.state, self.control)
+        return True
 
     def dev_metrics(self) -> dict[str, float]:
         """The metrics of the model as it is now on every dev split, as `{"dev_accuracy": 0.9, …}`."""
@@ -145,6 +194,7 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
 
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
     """The Trainer's arguments for a recipe; checkpoints go to `folder`."""
+    interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
     arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,
@@ -154,11 +204,11 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         lr_scheduler_type="linear",
         max_grad_norm=recipe.clip_norm,
         per_device_eval_batch_size=64,
-        eval_strategy="steps" if recipe.eval_every else "epoch",
-        eval_steps=recipe.eval_every or None,
-        save_strategy="steps" if recipe.eval_every else "epoch",
-        save_steps=recipe.eval_every or 500,
-        save_total_limit=KEPT_CHECKPOINTS,
+        eval_strategy="steps",
+        eval_steps=interval,
+        save_strategy="steps",
+        save_steps=interval,
+        restore_callback_states_from_checkpoint=True,  # or early stopping would count from 0 again
         load_best_model_at_end=True,
         metric_for_best_model=data.reported_metrics()[0],
         greater_is_better=True,
@@ -170,15 +220,24 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
         disable_tqdm=True,
-        **{"report_to": "none", **changes},
+        **{
+            "report_to": "none",
+            "use_cpu": not _has_accelerator(),  # without it the processes of a CPU run do not find each other
+            "ddp_find_unused_parameters": False,  # every parameter that is trained gets a gradient
+            **changes,
+        },
     )
     processes = arguments.world_size * max(arguments.n_gpu, 1)
     if recipe.batch_size % processes:
         raise RecipeError(
             f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes that share it"
         )
-    arguments.per_device_train_batch_size = recipe.batch_size // arguments.world_size
+    arguments.per_device_train_batch_size = recipe.batch_size // processes
     return arguments
+
+
+def _has_accelerator() -> bool:
+    return torch.cuda.is_available() or torch.xpu.is_available() or torch.backends.mps.is_available()
 
 
 class _EpochOrder(TrainerCallback):  # type: ignore[misc]

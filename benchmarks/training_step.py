@@ -1,0 +1,203 @@
+"""How fast is a distillation step? Ratios of steps that run in turn on the same rows of SST-2.
+
+1. Padding: the same rows padded to the longest of the batch (length-grouped batches) and to a fixed 64 tokens.
+2. Distillation: teacher forward, student forward and backward and losses, against a full-precision fine-tuning
+   step (forward and backward) on the same batch; once without and once with the optimizer's update.
+
+Every round runs each variant once, so that a slow moment of the machine hits all of them; the figures are medians of
+the ratios of one round. Peak memory is that of a process that runs one variant alone.
+
+    python benchmarks/training_step.py --checkpoint path/to/bert --glue path/to/glue [--rounds 30]
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+import torch
+from torch import Tensor
+
+from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, encode
+from bibert.data.glue import load_glue
+from bibert.distill.objective import Objective, match_layers
+from bibert.nn.binarization import binarize
+from bibert.nn.loading import load_classifier
+from bibert.nn.schemes import get_scheme
+from bibert.training.distiller import FrozenTeacher
+from bibert.training.optimizer import make_optimizer
+from bibert.training.recipe import Recipe
+from bibert.training.trainer import dropout_overrides
+
+RESULTS = Path(__file__).parent / "results" / "training_step.json"
+FIXED_LENGTH = 64
+RECIPE = Recipe(batch_size=32, max_length=FIXED_LENGTH)
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every variant needs."""
+
+    checkpoint: Path
+    rows: EncodedSplit
+    batches: list[list[int]]
+    pad_token_id: int
+
+    def batch(self, number: int, pad_to: int | None) -> Batch:
+        """A batch of the epoch's order."""
+        rows = [self.rows[row] for row in self.batches[number % len(self.batches)]]
+        return Collator(self.pad_token_id, pad_to)(rows)
+
+
+def prepare(checkpoint: Path, glue: Path, seed: int) -> Bench:
+    """Encode SST-2 and lay out length-grouped batches as training would."""
+    data = load_glue("SST-2", glue)
+    tokenizer = load_classifier(checkpoint, data.label_names).tokenizer
+    rows = encode(data.train, tokenizer, FIXED_LENGTH)
+    order = list(LengthGroupedSampler(rows.lengths, RECIPE.batch_size, seed))
+    batches = [order[start : start + RECIPE.batch_size] for start in range(0, len(order), RECIPE.batch_size)]
+    return Bench(checkpoint, rows, batches[:-1], tokenizer.pad_token_id)
+
+
+Step = Callable[[int], None]
+
+
+def finetune_step(bench: Bench, update: bool) -> Step:
+    """Forward and backward of the full-precision model."""
+    model = load_classifier(bench.checkpoint, ("negative", "positive"), dropout_overrides(RECIPE)).model.train()
+    optimizer = make_optimizer(model, RECIPE)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        model(**bench.batch(number, None)).loss.backward()
+        if update:
+            optimizer.step()
+
+    return step
+
+
+def distill_step(bench: Bench, scheme: str, update: bool, pad_to: int | None = None) -> Step:
+    """Teacher forward, student forward and backward, losses."""
+    classifier = load_classifier(bench.checkpoint, ("negative", "positive"), dropout_overrides(RECIPE))
+    teacher = FrozenTeacher(classifier.model)
+    student = binarize(classifier.model, scheme).train()
+    objective = Objective(get_scheme(scheme).schedule[0].terms)
+    match = match_layers(student, teacher.model)
+    optimizer = make_optimizer(student, RECIPE)
+
+    def step(number: int) -> None:
+        batch = bench.batch(number, pad_to)
+        labels = batch.pop("labels")
+        optimizer.zero_grad()
+        loss = objective(student(**batch, trace=True), teacher(batch, trace=True), labels, match)
+        loss.total.backward()
+        if update:
+            optimizer.step()
+
+    return step
+
+
+VARIANTS: dict[str, Callable[[Bench], Step]] = {
+    "finetune": lambda bench: finetune_step(bench, update=False),
+    "finetune, with update": lambda bench: finetune_step(bench, update=True),
+    "bibert": lambda bench: distill_step(bench, "bibert", update=False),
+    "bibert, with update": lambda bench: distill_step(bench, "bibert", update=True),
+    "bibert, fixed 64": lambda bench: distill_step(bench, "bibert", update=False, pad_to=FIXED_LENGTH),
+    "baseline": lambda bench: distill_step(bench, "baseline", update=False),
+}
+RATIOS = {
+    "bibert distillation / fine-tuning": ("bibert", "finetune"),
+    "the same with the optimizer's update": ("bibert, with update", "finetune, with update"),
+    "baseline distillation / fine-tuning": ("baseline", "finetune"),
+    "samples/s with dynamic padding / fixed to 64": ("bibert, fixed 64", "bibert"),
+}
+
+
+def time_rounds(bench: Bench, rounds: int, seed: int) -> dict[str, list[float]]:
+    """Seconds of each variant, round by round, on the same randomly drawn batches."""
+    steps = {name: make(bench) for name, make in VARIANTS.items()}
+    numbers = np.random.default_rng(seed).integers(len(bench.batches), size=rounds + 2)
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for number in numbers.tolist():
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step(number)
+            seconds[name].append(time.perf_counter() - start)
+    return {name: values[2:] for name, values in seconds.items()}  # the first two rounds warm up
+
+
+def summarize(seconds: dict[str, list[float]]) -> dict[str, Any]:
+    """Medians of the ratios, with the quartiles; the padding ratio over the sums, because texts differ in length."""
+    ratios = {}
+    for title, (above, below) in RATIOS.items():
+        values = [a / b for a, b in zip(seconds[above], seconds[below], strict=True)]
+        low, middle, high = statistics.quantiles(values, n=4)
+        ratios[title] = {
+            "median": middle,
+            "quartiles": [low, high],
+            "of_totals": sum(seconds[above]) / sum(seconds[below]),
+        }
+    return {"ratios": ratios, "median_seconds": {name: statistics.median(v) for name, v in seconds.items()}}
+
+
+def peak_memory_alone(checkpoint: Path, glue: Path, variant: str, seed: int) -> float:
+    """Peak memory of a fresh process that runs one variant for five steps."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_peak_of, checkpoint, glue, variant, seed).result()
+
+
+def _peak_of(checkpoint: Path, glue: Path, variant: str, seed: int) -> float:
+    torch.set_num_threads(1)
+    bench = prepare(checkpoint, glue, seed)
+    step = VARIANTS[variant](bench)
+    for number in range(5):
+        step(number)
+    return machine.peak_memory_mb()
+
+
+def render(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = ["| ratio | median | quartiles | of the sums |", "|---|---|---|---|"]
+    for title, value in results["ratios"].items():
+        low, high = value["quartiles"]
+        lines.append(f"| {title} | {value['median']:.2f} | {low:.2f} to {high:.2f} | {value['of_totals']:.2f} |")
+    lines += ["", "| peak memory of | MB |", "|---|---|"]
+    lines += [f"| {name} | {value:.0f} |" for name, value in results["peak_memory_mb"].items()]
+    about = results["about"]
+    lines += ["", f"{about['command']}; commit {about['commit']}, {about['cpu']}, {about['threads']} thread, seed"]
+    lines[-1] += f" {about['seed']}, torch {about['torch']}, {about['date']}."
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, write the results file, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--glue", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    bench = prepare(options.checkpoint, options.glue, options.seed)
+    results = summarize(time_rounds(bench, options.rounds, options.seed))
+    memory = ("finetune, with update", "bibert, with update", "bibert, fixed 64")
+    results["peak_memory_mb"] = {
+        name: peak_memory_alone(options.checkpoint, options.glue, name, options.seed) for name in memory
+    }
+    command = f"python benchmarks/training_step.py --checkpoint <MiniLM-L6> --glue <GLUE> --rounds {options.rounds}"
+    results["about"] = machine.about(command, threads=1, seed=options.seed)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(render(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""`bibert augment` from the words of a command line to the file it leaves."""
+
+import re
+
+import pytest
+
+from bibert.cli import app as program
+from bibert.cli import augment as command
+
+GLOVE = "film 10 0\nmovie 10 1\npicture 10 2\ndull -10 0\nboring -10 1\nslow -10 2\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a small training set and vectors, as the working directory."""
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the film is dull\t0\n" * 5)
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args):
+    try:
+        return program.run(["augment", *args])
+    except SystemExit as left:
+        return left.code
+
+
+def test_an_augmented_file_is_written_with_glove_alone(here, capsys):
+    assert run("train.tsv", "-o", "out.tsv", "--task", "sst-2", "--glove", "glove.txt", "--candidates", "2") == 0
+    lines = (here / "out.tsv").read_text().splitlines()
+    assert lines[:2] == ["sentence\tlabel", "the film is dull\t0"]
+    assert set(lines[1:]) == {
+        f"the {film} is {mood}\t0" for film in ("film", "movie", "picture") for mood in ("dull", "boring", "slow")
+    }
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"out.tsv: {len(lines) - 1} rows from 5" in captured.err
+
+
+def test_the_options_reach_the_augmentation(here):
+    options = ["--glove", "glove.txt", "--variants", "1", "--probability", "1.0", "--candidates", "1", "--seed", "3"]
+    (here / "mine.csv").write_text("a,b,c\ndull,film,yes\n")
+    columns = ["--text-column", "b", "--pair-column", "a", "--label-column", "c"]
+    assert run("mine.csv", "-o", "out.tsv", *options, *columns) == 0
+    assert (here / "out.tsv").read_text() == "b\ta\tc\nfilm\tdull\tyes\nmovie\tdull\tyes\nfilm\tboring\tyes\n"
+
+
+def test_a_masked_lm_is_loaded_from_a_folder(here):
+    from transformers import BertConfig, BertForMaskedLM
+
+    from bibert.data.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["the film is dull"])
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(here / "lm")
+    tokenizer.save_pretrained(here / "lm")
+    assert run("train.tsv", "-o", "out.tsv", "--mlm", "lm") == 0
+    assert len((here / "out.tsv").read_text().splitlines()) > 6
+
+
+@pytest.mark.usefixtures("here")
+def test_plain_lines_with_the_time_left_are_said_where_there_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(command, "SECONDS_BETWEEN_LINES", 0.0)
+    assert run("train.tsv", "-o", "out.tsv", "--glove", "glove.txt") == 0
+    said = capsys.readouterr().err
+    assert re.search(r"augmenting: 2 of 5 rows, \d+:\d\d:\d\d left", said)
+
+
+BAD_CALLS = {
+    "no source of words": (["train.tsv", "-o", "out.tsv"], "give --mlm CHECKPOINT, --glove FILE, or both"),
+    "no such input": (["gone.tsv", "-o", "out.tsv", "--glove", "glove.txt"], "gone.tsv"),
+    "no such vectors": (["train.tsv", "-o", "out.tsv", "--glove", "gone.txt"], "gone.txt: no such file"),
+    "no such task": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--task", "sst-3"], "no GLUE task 'sst-3'"),
+    "no such column": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--text-column", "x"], "no column 'x'"),
+    "output is input": (["train.tsv", "-o", "train.tsv", "--glove", "glove.txt"], "is the input itself"),
+    "output is no TSV": (["train.tsv", "-o", "out.csv", "--glove", "glove.txt"], "let its name end in .tsv"),
+    "no such folder": (["train.tsv", "-o", "gone/out.tsv", "--glove", "glove.txt"], "the folder gone does not exist"),
+    "never replaced": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--probability", "0"], "must be above 0"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_input_is_one_line_and_leaves_no_file(args, message, here, capsys):
+    before = sorted(here.iterdir())
+    assert run(*args) != 0
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert said.count("\n") == 0
+    assert sorted(here.iterdir()) == before

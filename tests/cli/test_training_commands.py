@@ -1,0 +1,216 @@
+"""The commands that train and score, as a user calls them, on a tiny model and generated sentences."""
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+
+from bibert.cli.app import run
+from bibert.data.synthetic import synthetic_reviews
+from bibert.data.tokenizer import train_tokenizer
+from bibert.nn.config import BiBertConfig
+from bibert.nn.model import BiBertForSequenceClassification
+
+SHORT = ["--epochs", "1", "--max-length", "32", "--set", "eval_every=10", "--set", "log_every=5"]
+POSITIONS = 48
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with train.csv, dev.csv and an untrained BERT in start/."""
+    folder = tmp_path_factory.mktemp("commands")
+    data = synthetic_reviews(200, 60, seed=0)
+    write_csv(folder / "train.csv", data.train, data.label_names)
+    write_csv(folder / "dev.csv", data.dev["dev"], data.label_names)
+    tokenizer = train_tokenizer(data.train.texts)
+    torch.manual_seed(0)
+    config = BiBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=POSITIONS,
+    )
+    BiBertForSequenceClassification(config).save_pretrained(folder / "start")
+    tokenizer.save_pretrained(folder / "start")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(place):
+    """The run folder of one `bibert train`."""
+    words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", place / "run"]
+    assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place)]) == 0
+    return place / "run"
+
+
+def write_csv(path, split, label_names):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["text", "label"])
+        rows.writerows([text, label_names[int(label)]] for text, label in zip(split.texts, split.labels, strict=True))
+
+
+def teacher_recipe(folder):
+    path = folder / "teacher.toml"
+    path.write_text('extends = "teacher"\nepochs = 1\neval_every = 5\n', encoding="utf-8")
+    return path
+
+
+def called(words):
+    """The exit code of `bibert ...`."""
+    try:
+        return run([str(word) for word in words])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+
+
+def test_train_gives_a_teacher_and_a_student_that_transformers_can_load(trained):
+    from transformers import pipeline
+
+    import bibert.nn.model  # noqa: F401  registers the model
+
+    for part in ("teacher", "student"):
+        classify = pipeline("text-classification", model=str(trained / part / "model"))
+        assert classify("a gorgeous film")[0]["label"] in ("negative", "positive")
+
+
+def test_train_writes_every_loss_term_to_the_log(trained):
+    lines = [json.loads(line) for line in (trained / "student" / "log.jsonl").read_text().splitlines()]
+    losses = [line for line in lines if "loss" in line]
+    assert losses
+    for term in ("dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction"):
+        assert all(f"loss_{term}" in line for line in losses)
+
+
+def test_a_finished_run_answers_again_at_once(place, trained, capsys):
+    words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", trained]
+    assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place), "--json"]) == 0
+    captured = capsys.readouterr()
+    notes = json.loads((trained / "student" / "run.json").read_text())
+    assert json.loads(captured.out)["bibert"]["metrics"] == notes["metrics"]
+    assert "steps in" not in captured.err
+
+
+def test_evaluate_gives_the_score_that_training_noted(place, trained, capsys):
+    noted = json.loads((trained / "student" / "run.json").read_text())["metrics"]["dev_accuracy"]
+    words = ["evaluate", place / "dev.csv", "--model", trained / "student" / "model", "--max-length", "32", "--json"]
+    assert called(words) == 0
+    assert json.loads(capsys.readouterr().out)["bibert"]["metrics"]["all_accuracy"] == noted
+
+
+def test_progress_goes_to_stderr_and_the_table_to_stdout(place, trained, capsys):
+    out = place / "shown"
+    words = ["distill", place / "train.csv", "-t", trained / "teacher" / "model", "-s", "baseline", "-o", out]
+    assert called([*words, *SHORT, "--set", "eval_every=3"]) == 0
+    captured = capsys.readouterr()
+    assert "dev accuracy" in captured.out
+    assert "train: 180 rows" in captured.err
+    assert "left" in captured.err
+
+
+def replaced(place, file, text):
+    (place / file).write_text(text, encoding="utf-8")
+    return place / file
+
+
+def roberta(place):
+    from transformers import RobertaConfig
+
+    RobertaConfig(hidden_size=32, num_attention_heads=2).save_pretrained(place / "roberta")
+    return place / "roberta"
+
+
+def other_vocabulary(place):
+    """The model with a tokenizer of more words than its embedding has rows."""
+    shutil.copytree(place / "start", place / "bigger", dirs_exist_ok=True)
+    train_tokenizer([f"word{i}" for i in range(2000)]).save_pretrained(place / "bigger")
+    return place / "bigger"
+
+
+# Each: what to call, and what the one line must name.
+MISTAKES = {
+    "missing file": (lambda p: ["finetune", p / "no.csv", "-c", p / "start"], "no.csv"),
+    "no data at all": (lambda p: ["finetune", "-c", p / "start"], "--task"),
+    "unknown task": (lambda p: ["finetune", p, "--task", "sst-3", "-c", p / "start"], "sst2"),
+    "task folder without the task": (lambda p: ["finetune", p, "--task", "sst-2", "-c", p / "start"], "SST-2"),
+    "missing column": (lambda p: ["finetune", p / "train.csv", "--text-column", "txt", "-c", p / "start"], "txt"),
+    "unknown label in dev": (
+        lambda p: [
+            *["finetune", p / "train.csv", "-c", p / "start"],
+            *["--dev", replaced(p, "odd.csv", "text,label\ngood,positive\nbad,meh\n")],
+        ],
+        "odd.csv:3",
+    ),
+    "one class": (
+        lambda p: ["finetune", replaced(p, "one.csv", "text,label\na,x\nb,x\n"), "-c", p / "start"],
+        "one.csv",
+    ),
+    "empty text": (
+        lambda p: ["finetune", replaced(p, "empty.csv", "text,label\na,x\n,y\nb,y\n"), "-c", p / "start"],
+        "empty.csv:3",
+    ),
+    "broken JSONL": (
+        lambda p: ["finetune", replaced(p, "b.jsonl", '{"text": "a", "label": 1}\n{"text": \n'), "-c", p / "start"],
+        "b.jsonl:2",
+    ),
+    "missing checkpoint": (lambda p: ["finetune", p / "train.csv", "-c", p / "nowhere"], "nowhere"),
+    "wrong architecture": (lambda p: ["finetune", p / "train.csv", "-c", roberta(p)], "'roberta'"),
+    "tokenizer of another model": (lambda p: ["finetune", p / "train.csv", "-c", other_vocabulary(p)], "token ids"),
+    "texts longer than the positions": (
+        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--max-length", "49"],
+        "48",
+    ),
+    "unknown recipe": (lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--recipe", "no"], "presets:"),
+    "unknown recipe key": (
+        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "learning_rat=1"],
+        "'learning_rate'",
+    ),
+    "key without a value": (lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "seed"], "KEY=VALUE"),
+    "wrong type in the recipe": (
+        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "seed=often"],
+        "seed",
+    ),
+    "unknown scheme": (
+        lambda p: ["distill", p / "train.csv", "-t", p / "start", "-s", "bibret"],
+        "did you mean 'bibert'",
+    ),
+    "unknown loss term": (
+        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--set", "weights.hiden=1"],
+        "'hidden'",
+    ),
+    "teacher of other labels": (lambda p: ["distill", p / "train.csv", "-t", p / "start"], "LABEL_0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.usefixtures("trained")
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, place, capsys):
+    words, named = MISTAKES[mistake]
+    called_words = [*words(place), "-o", place / "never"]
+    capsys.readouterr()
+    assert called(called_words) != 0
+    captured = capsys.readouterr()
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("bibert: error: ")
+    assert named in last
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert not (place / "never" / "model").exists()
+    assert not list((place / "never").glob("stages/*/checkpoint-*"))
+
+
+def test_another_recipe_in_the_same_folder_is_refused_with_both_values(place, trained, capsys):
+    words = ["distill", place / "train.csv", "--dev", place / "dev.csv", "-t", trained / "teacher" / "model"]
+    assert called([*words, "-o", trained / "student", *SHORT, "--seed", "7"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "recipe.seed was 42, now 7" in line
+
+
+def test_a_half_finished_output_folder_of_another_command_does_not_stop_a_new_run(place):
+    assert called(["finetune", place / "train.csv", "-c", place / "nowhere", "-o", place / "again"]) != 0
+    words = ["finetune", place / "train.csv", "-c", place / "start", "-o", place / "again", *SHORT]
+    assert called([*words, "--set", "max_steps=5"]) == 0

@@ -1,0 +1,210 @@
+"""Augmentation: what varies and what stays, seeds and shards, pairs, and files in and out."""
+
+import random
+
+import numpy as np
+import pytest
+
+from bibert.data.augment import (
+    VARIANTS,
+    AugmentConfig,
+    LabelledText,
+    augment_rows,
+    load_rows,
+    save_rows,
+    variants_of,
+    vary,
+)
+from bibert.data.candidates import Candidates
+from bibert.data.columns import Columns
+from bibert.data.glue import TASKS, load_glue_split
+from bibert.data.tables import load_table
+from bibert.data.word_vectors import WordVectors
+from bibert.errors import DataError
+
+FILMS = ["film", "movie", "picture", "feature"]
+MOODS = ["dull", "boring", "tedious", "slow"]
+# Two groups of words, far from each other: with three candidates a word is replaced within its group.
+WORDS = Candidates(
+    vectors=WordVectors(FILMS + MOODS, np.array([[10, n] for n in range(4)] + [[-10, n] for n in range(4)], np.float32))
+)
+CONFIG = AugmentConfig(variants=30, candidates=3)
+TEXT = "The film is dull, not funny."
+
+
+def augmented(rows, config=CONFIG, first_row=0):
+    return list(augment_rows(rows, WORDS, config, first_row))
+
+
+def test_the_original_comes_first_and_variants_are_new_and_different():
+    (group,) = augmented([LabelledText(TEXT, None, "0")])
+    assert group[0] == LabelledText(TEXT, None, "0")
+    texts = [row.text for row in group]
+    assert len(texts) > 5
+    assert len(set(texts)) == len(texts)
+    assert "the film is dull , not funny ." not in texts  # the original with its marks set apart is not new
+
+
+def test_only_replaceable_words_change_and_only_to_their_candidates():
+    (group,) = augmented([LabelledText(TEXT, None, "0")])
+    for row in group[1:]:
+        the, film, is_, dull, *rest = row.text.split(" ")
+        assert (the, is_, rest) == ("the", "is", [",", "not", "funny", "."])
+        assert film in FILMS
+        assert dull in MOODS
+
+
+def test_the_label_is_copied():
+    groups = augmented([LabelledText("film", None, "7"), LabelledText("dull", None, "3.5")])
+    assert [{row.label for row in group} for group in groups] == [{"7"}, {"3.5"}]
+
+
+def test_words_are_replaced_with_the_given_probability():
+    rows = [LabelledText("film " * 50, None, "0")] * 20
+    groups = augmented(rows, AugmentConfig(variants=10, candidates=3, probability=0.4))
+    words = [word for group in groups for row in group[1:] for word in row.text.split()]
+    assert sum(word != "film" for word in words) / len(words) == pytest.approx(0.4, abs=0.02)
+    assert [words.count(word) / len(words) for word in FILMS[1:]] == pytest.approx([0.4 / 3] * 3, abs=0.02)
+
+
+def test_probability_one_replaces_every_word():
+    variants = vary("film film", WORDS, AugmentConfig(50, 3, 1.0), random.Random(0))
+    assert len(variants) == 9
+    assert all("film" not in variant.split() for variant in variants)
+
+
+def test_at_most_the_given_number_of_variants_is_made():
+    (group,) = augmented([LabelledText("film dull " * 10, None, "0")], AugmentConfig(variants=4, candidates=3))
+    assert 2 <= len(group) <= 5
+
+
+def test_a_text_without_replaceable_words_has_no_variants():
+    assert augmented([LabelledText("It is 1999!", None, "1")]) == [[LabelledText("It is 1999!", None, "1")]]
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others():
+    rows = [LabelledText(TEXT, None, "0")] * 3
+    assert augmented(rows) == augmented(rows)
+    assert augmented(rows) != augmented(rows, AugmentConfig(30, 3, seed=1))
+
+
+def test_equal_texts_in_different_rows_get_different_variants():
+    first, second = augmented([LabelledText("film dull " * 8, None, "0")] * 2)
+    assert first != second
+
+
+def test_a_shard_gives_the_rows_of_the_whole():
+    rows = [LabelledText(f"{film} {mood}", None, "0") for film in FILMS for mood in MOODS]
+    whole = augmented(rows)
+    assert augmented(rows[:5]) + augmented(rows[5:], first_row=5) == whole
+    assert augmented(rows[5:]) != whole[5:]
+
+
+def test_each_text_of_a_pair_varies_beside_the_original_of_the_other():
+    (group,) = augmented([LabelledText("a film", "so dull", "1")])
+    pairs = [(row.text, row.pair) for row in group]
+    assert pairs[0] == ("a film", "so dull")
+    firsts = {text for text, pair in pairs if pair == "so dull"} - {"a film"}
+    seconds = {pair for text, pair in pairs if text == "a film"} - {"so dull"}
+    assert firsts == {"a movie", "a picture", "a feature"}
+    assert seconds == {"so boring", "so tedious", "so slow"}
+    assert len(pairs) == 1 + len(firsts) + len(seconds)
+
+
+def test_rows_are_taken_one_at_a_time():
+    taken = []
+
+    def stream():
+        for number in range(100):
+            taken.append(number)
+            yield LabelledText("film", None, "0")
+
+    groups = augment_rows(stream(), WORDS, CONFIG)
+    next(groups)
+    assert taken == [0]
+
+
+def test_every_glue_task_has_its_number_of_variants():
+    assert set(VARIANTS) == set(TASKS)
+    assert [variants_of(task) for task in ("CoLA", "MRPC", "RTE", "STS-B")] == [30] * 4
+    assert [variants_of(task) for task in ("sst-2", "qnli", "MNLI", "qqp")] == [20, 20, 10, 10]
+    assert variants_of(None) == AugmentConfig().variants == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": 0}, "variants is 0, must be at least 1"),
+        ({"candidates": -1}, "candidates is -1, must be at least 1"),
+        ({"probability": 0.0}, r"probability is 0\.0, must be above 0 and at most 1"),
+        ({"probability": float("nan")}, "probability is nan"),
+        ({"seed": -1}, "seed is -1, must be at least 0"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(DataError, match=message):
+        AugmentConfig(**changes)
+
+
+def test_a_table_keeps_the_names_of_its_columns(tmp_path):
+    (tmp_path / "in.csv").write_text('id,review,stars\n1,"a film, dull",2\n2,nice,5\n')
+    file = load_rows(tmp_path / "in.csv", Columns(text="review", label="stars"))
+    written = save_rows(tmp_path / "out.tsv", file.layout, augmented(file.rows))
+    lines = (tmp_path / "out.tsv").read_text().splitlines()
+    assert lines[:2] == ["review\tstars", "a film, dull\t2"]
+    assert lines[-1] == "nice\t5"
+    assert len(lines) == written + 1
+    data = load_table(tmp_path / "out.tsv", tmp_path / "in.csv", Columns(text="review", label="stars"))
+    assert data.label_names == ("2", "5")
+    assert len(data.train) == written
+
+
+def test_breaks_inside_a_text_become_spaces_and_quotes_stay(tmp_path):
+    rows = [LabelledText('a\tb\r\n"c" d', None, "x")]
+    (tmp_path / "in.tsv").write_text("text\tlabel\nq\tx\n")
+    layout = load_rows(tmp_path / "in.tsv", Columns()).layout
+    assert save_rows(tmp_path / "out.tsv", layout, [rows]) == 1
+    assert (tmp_path / "out.tsv").read_bytes() == b'text\tlabel\na b  "c" d\tx\n'
+
+
+GLUE_FILES = {
+    "SST-2": "sentence\tlabel\nthe film is dull \t0\n",
+    "CoLA": "gj04\t0\t*\tThe film dull.\n",
+    "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\tThe film.\tA dull film.\n",
+    "STS-B": "index\tsentence1\tsentence2\tscore\n0\tA film.\tA movie.\t4.25\n",
+    "RTE": "index\tsentence1\tsentence2\tlabel\n0\tA film.\tA movie.\tnot_entailment\n",
+    "QNLI": "index\tquestion\tsentence\tlabel\n0\tWhich film?\tThe dull one.\tentailment\n",
+    "QQP": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhich film?\tWhich movie?\t1\n",
+    "MNLI": "index\tsentence1\tsentence2\tgold_label\n0\tA film.\tA movie.\tneutral\n",
+}
+
+
+@pytest.mark.parametrize("task", GLUE_FILES)
+def test_an_augmented_glue_file_is_read_like_the_original(task, tmp_path):
+    (tmp_path / "train.tsv").write_text(GLUE_FILES[task])
+    file = load_rows(tmp_path / "train.tsv", Columns(), task)
+    written = save_rows(tmp_path / "augmented.tsv", file.layout, augmented(file.rows))
+    old, new = (load_glue_split(task, tmp_path / name) for name in ("train.tsv", "augmented.tsv"))
+    assert len(new) == written > 2
+    assert new.texts[0] == old.texts[0]
+    assert set(new.labels) == set(old.labels)
+    assert (new.pairs is None) == (old.pairs is None)
+
+
+def test_a_row_without_a_label_is_named(tmp_path):
+    (tmp_path / "in.tsv").write_text("text\tlabel\ngood\t1\nbad\t\n")
+    with pytest.raises(DataError, match=r"in\.tsv:3: no label in column 'label'"):
+        load_rows(tmp_path / "in.tsv", Columns())
+
+
+def test_an_error_on_the_way_leaves_no_file(tmp_path):
+    (tmp_path / "in.tsv").write_text("text\tlabel\nfilm\t1\n")
+    file = load_rows(tmp_path / "in.tsv", Columns())
+
+    def broken():
+        yield list(file.rows)
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        save_rows(tmp_path / "out.tsv", file.layout, broken())
+    assert [path.name for path in tmp_path.iterdir()] == ["in.tsv"]

@@ -1,0 +1,103 @@
+"""Made-up forward passes: random traces with every tensor a loss term reads."""
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import Tensor
+
+from bibert.nn.config import BiBertConfig
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
+from bibert.nn.trace import LayerTrace, Trace
+
+BATCH, TOKENS, HEADS, SIZE, LABELS = 3, 5, 2, 4, 3
+
+
+@pytest.fixture
+def mask() -> Tensor:
+    """Three texts of 5, 3 and 1 tokens."""
+    return (torch.arange(TOKENS) < torch.tensor([[5], [3], [1]])).double()
+
+
+@pytest.fixture
+def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
+    """A function that draws the output of a model with the given number of layers."""
+
+    def make(seed: int, layers: int = 2, dtype: torch.dtype = torch.float64) -> BiBertOutput:
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+        trace = Trace(mask.to(dtype), [draw(BATCH, TOKENS, HEADS * SIZE) for _ in range(layers + 1)])
+        for _ in range(layers):
+            per_token = [draw(BATCH, HEADS, TOKENS, SIZE) for _ in range(3)]
+            per_pair = [draw(BATCH, HEADS, TOKENS, TOKENS) for _ in range(2)]
+            trace.layers.append(LayerTrace(*per_token, *per_pair, context=draw(BATCH, TOKENS, HEADS * SIZE)))
+            trace.layers[-1].mha = draw(BATCH, TOKENS, HEADS * SIZE)
+        return BiBertOutput(logits=draw(BATCH, LABELS), trace=trace)
+
+    return make
+
+
+@pytest.fixture
+def rows_of() -> Callable[[BiBertOutput, slice], BiBertOutput]:
+    """A function that takes some texts out of a batch."""
+
+    def cut(output: BiBertOutput, rows: slice) -> BiBertOutput:
+        return _map(output, lambda x: x[rows])
+
+    return cut
+
+
+@pytest.fixture
+def padded() -> Callable[[BiBertOutput, int], BiBertOutput]:
+    """A function that makes a batch longer by padding tokens, whose features are junk."""
+
+    def pad(output: BiBertOutput, more: int) -> BiBertOutput:
+        def lengthen(x: Tensor) -> Tensor:
+            for dim in [dim for dim in range(1, x.dim()) if x.shape[dim] == TOKENS]:
+                shape = list(x.shape)
+                shape[dim] = more
+                x = torch.cat([x, torch.full(shape, 7.0, dtype=x.dtype)], dim=dim)
+            return x
+
+        longer = _map(output, lengthen)
+        longer.trace.mask[:, TOKENS:] = 0
+        return longer
+
+    return pad
+
+
+def _map(output: BiBertOutput, change: Callable[[Tensor], Tensor]) -> BiBertOutput:
+    layers = []
+    for layer in output.trace.layers:
+        values = {field.name: change(getattr(layer, field.name)) for field in fields(layer)}
+        mha = values.pop("mha")
+        layers.append(LayerTrace(**values))
+        layers[-1].mha = mha
+    trace = Trace(change(output.trace.mask), [change(x) for x in output.trace.hidden_states], layers)
+    return BiBertOutput(logits=change(output.logits), trace=trace)
+
+
+@pytest.fixture
+def make_model() -> Callable[..., BiBertForSequenceClassification]:
+    """A function that builds a small full-precision model."""
+
+    def make(layers: int = 2, hidden: int = 16, heads: int = 2, labels: int = 2) -> BiBertForSequenceClassification:
+        torch.manual_seed(layers)
+        config = BiBertConfig(
+            vocab_size=20,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=2 * hidden,
+            max_position_embeddings=16,
+            num_labels=labels,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        return BiBertForSequenceClassification(config)
+
+    return make

@@ -1,0 +1,249 @@
+"""sign, bool, row binarization, products and Bi-Attention against their definitions, forward and backward."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from bibert.nn import functional as fn
+from bibert.nn.functional import Quantized
+
+BELOW, ABOVE = float(np.nextafter(np.float32(1), np.float32(0))), float(np.nextafter(np.float32(1), np.float32(2)))
+DENORMAL = 1e-45
+# Value, its sign, its bool, and whether the gradient passes.
+EDGES = [
+    (0.0, 1, 1, 1),
+    (-0.0, 1, 1, 1),
+    (DENORMAL, 1, 1, 1),
+    (-DENORMAL, -1, 0, 1),
+    (-1e-39, -1, 0, 1),
+    (BELOW, 1, 1, 1),
+    (-BELOW, -1, 0, 1),
+    (1.0, 1, 1, 1),
+    (-1.0, -1, 0, 1),
+    (ABOVE, 1, 1, 0),
+    (-ABOVE, -1, 0, 0),
+    (3e38, 1, 1, 0),
+    (-3e38, -1, 0, 0),
+]
+finite_floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def random_signs(*shape, seed=0):
+    return fn.signs(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)))
+
+
+def gradient_of(function, x, upstream):
+    x = x.clone().requires_grad_()
+    function(x).backward(upstream)
+    return x.grad
+
+
+@pytest.mark.parametrize("column", [1, 2], ids=["sign", "bool"])
+def test_values_and_gradients_at_every_edge_are_those_of_the_definition(column):
+    function = {1: fn.sign, 2: fn.bool_}[column]
+    x = torch.tensor([edge[0] for edge in EDGES])
+    upstream = torch.arange(1.0, len(EDGES) + 1)
+    assert function(x).tolist() == [edge[column] for edge in EDGES]
+    assert gradient_of(function, x, upstream).tolist() == [
+        g * e[3] for g, e in zip(upstream.tolist(), EDGES, strict=True)
+    ]
+
+
+@given(npst.arrays(np.float32, npst.array_shapes(max_dims=3, max_side=6), elements=finite_floats))
+def test_sign_and_bool_follow_the_definition_everywhere(values):
+    x = torch.from_numpy(values)
+    assert np.array_equal(fn.sign(x).numpy(), np.where(values >= 0, 1, -1))
+    assert np.array_equal(fn.bool_(x).numpy(), np.where(values >= 0, 1, 0))
+    window = (np.abs(values) <= 1).astype(np.float32)
+    for function in (fn.sign, fn.bool_):
+        assert np.array_equal(gradient_of(function, x, torch.full_like(x, 0.5)).numpy(), 0.5 * window)
+
+
+def test_sign_keeps_type_and_layout_of_a_transposed_tensor():
+    x = torch.randn(4, 3, 5).transpose(0, 2)
+    assert torch.equal(fn.sign(x), torch.where(x >= 0, 1.0, -1.0))
+    assert fn.sign(x.double()).dtype == torch.float64
+
+
+def test_sign_of_gelu_is_sign_even_where_gelu_underflows():
+    x = torch.tensor([-100.0, -6.0, -5.5, -1.0, -DENORMAL, -0.0, 0.0, DENORMAL, 1.0, 6.0, 100.0])
+    computed = torch.nn.functional.gelu(x)
+    assert computed[1] == 0.0  # the reason for `gelu_sign`: a sign of the computed GELU would be +1 here
+    assert fn.sign(computed)[1] == 1.0
+    assert torch.equal(fn.gelu_sign(x), fn.sign(x))
+
+
+@given(finite_floats)
+def test_sign_of_gelu_is_sign_for_any_value(value):
+    x = torch.tensor([value])
+    assert torch.equal(fn.gelu_sign(x), fn.sign(x))
+
+
+def test_gradient_of_gelu_sign_is_the_window_on_gelu_times_its_slope():
+    x = torch.cat([torch.linspace(-8, 3, 2201), torch.tensor([-100.0, -0.0, 1.1446, 1.1447, 1.15, 1.16])])
+    exact = [0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x.double().tolist()]
+    slope = [
+        p + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) for v, p in zip(x.double().tolist(), exact, strict=True)
+    ]
+    expected = torch.tensor([s if abs(v * p) <= 1 else 0.0 for v, p, s in zip(x.tolist(), exact, slope, strict=True)])
+    found = gradient_of(fn.gelu_sign, x, torch.full_like(x, 2.0))
+    torch.testing.assert_close(found, 2 * expected, atol=1e-5, rtol=0)
+    assert (found[x > 1.16] == 0).all()
+    assert found[x == 1.0] > 2  # gelu(1) = 0.84 is inside the window, its slope is above 1
+
+
+def test_gradient_of_gelu_sign_equals_that_of_sign_after_gelu():
+    x = torch.linspace(-5, 3, 999)
+    upstream = torch.randn(999)
+    composed = gradient_of(lambda v: fn.sign(torch.nn.functional.gelu(v)), x, upstream)
+    assert torch.equal(gradient_of(fn.gelu_sign, x, upstream), composed)
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.5], ids=["inside the window", "partly outside"])
+def test_rows_are_binarized_around_their_mean_with_their_mean_size(scale):
+    weight = scale * torch.randn(7, 33, generator=torch.Generator().manual_seed(1)) + 0.2 * scale
+    quantized = fn.binarize_rows(weight)
+    exact = weight.double().numpy()
+    assert quantized.scale.shape == (7, 1)
+    np.testing.assert_allclose(quantized.scale[:, 0].numpy(), np.abs(exact).mean(1), rtol=1e-6)
+    assert np.array_equal(quantized.levels.numpy(), np.where(exact - exact.mean(1, keepdims=True) >= 0, 1, -1))
+    assert not quantized.scale.requires_grad
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.5], ids=["inside the window", "partly outside"])
+def test_the_latent_weight_gets_the_gradient_of_the_scaled_weight_without_alpha_and_row_mean(scale):
+    weight = scale * torch.randn(7, 33, generator=torch.Generator().manual_seed(1)) + 0.2 * scale
+    upstream = torch.randn(7, 33, generator=torch.Generator().manual_seed(2))
+    found = gradient_of(lambda w: fn.dequantize(fn.binarize_rows(w)), weight, upstream)
+    inside = ((weight - weight.mean(1, keepdim=True)).abs() <= 1).float()
+    assert inside.all() == (scale == 0.05)
+    expected = inside * upstream - (inside * upstream).mean(1, keepdim=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found.sum(1), torch.zeros(7), atol=1e-5, rtol=0)
+
+
+def test_a_row_of_equal_weights_is_all_plus_one():
+    quantized = fn.binarize_rows(torch.full((2, 8), -0.25))
+    assert quantized.levels.tolist() == [[1.0] * 8] * 2
+    assert quantized.scale.tolist() == [[0.25]] * 2
+
+
+def test_bi_linear_is_the_integer_product_then_alpha_bit_for_bit():
+    generator = torch.Generator().manual_seed(3)
+    x, weight = torch.randn(5, 11, 768, generator=generator), 0.05 * torch.randn(64, 768, generator=generator)
+    quantized = fn.binarize_rows(weight)
+    integers = np.where(x.numpy() >= 0, 1, -1) @ quantized.levels.numpy().astype(np.int64).T
+    expected = integers.astype(np.float32) * quantized.scale.numpy()[:, 0]
+    assert expected.dtype == np.float32
+    assert np.array_equal(fn.bi_linear(x, weight).numpy(), expected)
+    folded = fn.sign(x) @ fn.dequantize(quantized).T  # alpha inside the product, which the contract forbids
+    assert not np.array_equal(folded.numpy(), expected)
+
+
+def test_bi_linear_hands_back_the_gradients_of_both_operands():
+    generator = torch.Generator().manual_seed(4)
+    x = (1.5 * torch.randn(6, 9, generator=generator)).requires_grad_()
+    weight = (0.2 * torch.randn(5, 9, generator=generator)).requires_grad_()
+    upstream = torch.randn(6, 5, generator=generator)
+    fn.bi_linear(x, weight).backward(upstream)
+    alpha, signs = weight.detach().abs().mean(1), fn.binarize_rows(weight.detach()).levels
+    torch.testing.assert_close(x.grad, (upstream * alpha) @ signs * (x.detach().abs() <= 1))
+    of_scaled = upstream.T @ fn.sign(x.detach())
+    torch.testing.assert_close(weight.grad, of_scaled - of_scaled.mean(1, keepdim=True))
+
+
+def test_the_product_of_rows_is_xnor_and_popcount():
+    a, b = random_signs(7, 100, seed=5), random_signs(9, 100, seed=6)
+    differing = (a[:, None] != b[None]).sum(-1)
+    assert torch.equal(fn.rows_product(Quantized(a), Quantized(b)), (100 - 2 * differing).float())
+
+
+def test_straight_through_gives_levels_forward_and_the_gradient_to_its_source():
+    x, levels = torch.randn(4).requires_grad_(), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    out = fn.straight_through(x, levels, torch.tensor([True, False, True, False]))
+    out.backward(torch.tensor([5.0, 6.0, 7.0, 8.0]))
+    assert out.tolist() == levels.tolist()
+    assert x.grad.tolist() == [5.0, 0.0, 7.0, 0.0]
+
+
+attention_bits = st.integers(1, 12).flatmap(
+    lambda keys: st.tuples(
+        npst.arrays(np.int64, (4, keys), elements=st.integers(0, 1)),
+        npst.arrays(np.int64, (keys, 3), elements=st.sampled_from([-1, 1])),
+        npst.arrays(np.int64, (keys,), elements=st.integers(0, 1)),
+    )
+)
+
+
+@given(attention_bits)
+def test_bamm_is_its_three_integer_forms_with_masked_keys_too(case):
+    attended, value, mask = case
+    a = attended * mask  # a masked key is 0, stored as -1
+    stored = 2 * a - 1
+    shifted = (stored @ value + np.ones_like(stored) @ value) >> 1
+    counted = 2 * (a[:, :, None] & (value == 1)[None]).sum(1) - a.sum(1, keepdims=True)
+    found = fn.bamm(Quantized(torch.from_numpy(a).float()), Quantized(torch.from_numpy(value).float()))
+    assert np.array_equal(found.numpy(), a @ value)
+    assert np.array_equal(shifted, a @ value)
+    assert np.array_equal(counted, a @ value)
+
+
+def test_the_formula_printed_in_the_paper_is_not_bamm():
+    stored = np.array([[1, -1]])  # bool(A) = (1, 0): of two values, both +1, the first is attended to
+    value = ones = np.array([[1], [1]])
+    attended = (stored + 1) // 2
+    assert (attended @ value).item() == 1
+    assert ((stored @ value + stored @ ones) >> 1).item() == 0  # as printed: B'V + B'1
+    assert ((stored @ value + np.ones_like(stored) @ value) >> 1).item() == 1  # right: B'V + 1V
+
+
+@pytest.mark.parametrize("binarize", [fn.bool_, fn.sign])
+def test_the_forward_pass_of_bi_attention_does_not_depend_on_its_scale(binarize):
+    generator = torch.Generator().manual_seed(7)
+    query, key, value = (torch.randn(2, 3, 9, 16, generator=generator) for _ in range(3))
+    mask = torch.tensor([[1.0] * 9, [1.0] * 5 + [0.0] * 4])[:, None, None]
+    found = fn.bi_attention(query, key, value, mask, binarize)
+    integers = fn.sign(query) @ fn.sign(key).transpose(-1, -2)
+    for scale in (1.0, 0.25, 1 / math.sqrt(26), 1e-3):
+        weights = binarize(integers * scale) * mask
+        assert torch.equal(found.weights, weights)
+        assert torch.equal(found.context, weights @ fn.sign(value))
+    assert (found.weights[1, :, :, 5:] == 0).all()
+
+
+def test_the_scale_of_bi_attention_is_the_window_of_its_gradient():
+    query, key = torch.ones(1, 1, 1, 16), torch.ones(1, 1, 7, 16)
+    for row in range(7):
+        key[0, 0, row, : row + 5] = -1  # integer scores 6, 4, 2, 0, -2, -4, -6; a quarter of them after 1/√16
+    scores = fn.attention_scores(Quantized(query), Quantized(key)).requires_grad_()
+    fn.bool_(scores).sum().backward()
+    assert (4 * scores.detach()).flatten().tolist() == [6, 4, 2, 0, -2, -4, -6]
+    assert scores.grad.flatten().tolist() == [0, 1, 1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("head_size", "percent"), [(64, 9.93), (26, 15.5), (8, 27.3)])
+def test_a_score_of_random_signs_is_zero_as_often_as_the_binomial_says(head_size, percent):
+    share = math.comb(head_size, head_size // 2) / 2**head_size
+    assert round(100 * share, 1) == round(percent, 1)
+    samples = 60_000
+    query, key = (random_signs(samples, 1, head_size, seed=seed) for seed in (8, 9))
+    zeros = (fn.attention_scores(Quantized(query), Quantized(key)) == 0).double().mean().item()
+    assert abs(zeros - share) < 4 * math.sqrt(share * (1 - share) / samples)
+
+
+def test_a_text_whose_scores_are_all_negative_attends_to_nothing():
+    query, key, value = torch.ones(1, 1, 3, 8), -torch.ones(1, 1, 3, 8), torch.randn(1, 1, 3, 8)
+    assert (fn.bi_attention(query, key, value, torch.ones(1, 1, 1, 3)).context == 0).all()
+
+
+@given(npst.arrays(np.float32, (5,), elements=finite_floats))
+def test_dequantize_multiplies_once(values):
+    assume(np.all(np.abs(values) < 1e18))
+    levels = torch.tensor([[-1.0, 0.0, 1.0]]).expand(5, 3)
+    scale = torch.from_numpy(values)[:, None]
+    assert torch.equal(fn.dequantize(Quantized(levels, scale)), levels * scale)

@@ -1,0 +1,161 @@
+"""Linear, embedding and LayerNorm as layers: names and shapes of torch, arithmetic of the contract."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from bibert.errors import NumericError
+from bibert.nn.functional import bi_linear, binarize_rows, exact_layer_norm, sign
+from bibert.nn.layers import ExactLayerNorm, QuantEmbedding, QuantLinear, in_float64, layer_norm
+from bibert.nn.schemes import SCHEMES
+
+EPS = 1e-12
+rows = npst.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 4), st.integers(2, 70)),
+    elements=st.floats(-511, 511, width=32, allow_subnormal=False),
+)
+
+
+def in_numpy(x, weight, bias, eps):
+    """The contract's LayerNorm once more: int64 sums on a grid of 2^-16, float64 after that, rounded once."""
+    grid = np.rint(x.astype(np.float64) * 65536).astype(np.int64)
+    mean = grid.sum(-1, keepdims=True).astype(np.float64) / x.shape[-1]
+    square = (grid * grid).sum(-1, keepdims=True).astype(np.float64) / x.shape[-1]
+    variance = np.maximum(square - mean * mean, 0.0) / 2.0**32
+    inverse = 1.0 / np.sqrt(variance + eps)
+    normal = (x.astype(np.float64) - mean / 65536) * inverse
+    return (normal * weight.astype(np.float64) + bias.astype(np.float64)).astype(np.float32)
+
+
+def affine(channels, seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.normal(1, 0.2, channels).astype(np.float32), generator.normal(0, 0.3, channels).astype(np.float32)
+
+
+def run(x, weight, bias, eps=EPS):
+    return exact_layer_norm(*map(torch.from_numpy, (x, weight, bias)), eps).numpy()
+
+
+@given(rows)
+@settings(deadline=None)
+def test_layer_norm_is_the_integer_computation_bit_for_bit(x):
+    weight, bias = affine(x.shape[-1])
+    assert np.array_equal(run(x, weight, bias), in_numpy(x, weight, bias, EPS))
+
+
+@given(rows, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_layer_norm_does_not_depend_on_the_order_of_channels(x, random):
+    weight, bias = affine(x.shape[-1])
+    order = list(range(x.shape[-1]))
+    random.shuffle(order)
+    permuted = run(x[:, order].copy(), weight[order], bias[order])
+    assert np.array_equal(permuted, run(x, weight, bias)[:, order])
+
+
+@pytest.mark.parametrize("spread", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize("channels", [32, 312, 768])
+def test_layer_norm_is_close_to_the_usual_one(spread, channels):
+    x = spread * torch.randn(50, channels, generator=torch.Generator().manual_seed(0)) + 0.3
+    weight, bias = map(torch.from_numpy, affine(channels))
+    usual = torch.nn.functional.layer_norm(x, (channels,), weight, bias, EPS)
+    torch.testing.assert_close(exact_layer_norm(x, weight, bias, EPS), usual, atol=1e-4, rtol=0)
+
+
+def test_rows_of_a_batch_do_not_see_each_other():
+    x = torch.randn(6, 9, 33, generator=torch.Generator().manual_seed(1))
+    weight, bias = map(torch.from_numpy, affine(33))
+    alone = torch.stack([exact_layer_norm(row, weight, bias, EPS) for row in x.view(-1, 33)])
+    assert torch.equal(exact_layer_norm(x, weight, bias, EPS).view(-1, 33), alone)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(512.0, "512"), (-600.5, "600.5"), (float("inf"), "inf"), (float("nan"), "nan")]
+)
+def test_a_value_outside_the_grid_is_an_error_with_both_numbers(value, shown):
+    x = torch.zeros(2, 4)
+    x[1, 2] = value
+    with pytest.raises(
+        NumericError, match=f"LayerNorm input reaches {shown}, the fixed-point grid ends at 512; .*rate"
+    ):
+        exact_layer_norm(x, torch.ones(4), torch.zeros(4), EPS)
+
+
+def test_the_largest_values_of_the_grid_do_not_overflow():
+    largest = float(np.nextafter(np.float32(512), np.float32(0)))
+    x = np.full((1, 4096), largest, np.float32)
+    x[0, ::2] *= -1
+    weight, bias = affine(4096)
+    assert np.array_equal(run(x, weight, bias), in_numpy(x, weight, bias, EPS))
+    np.testing.assert_allclose(run(x, np.ones_like(weight), np.zeros_like(bias)), np.sign(x), rtol=1e-6)
+
+
+def test_only_a_quantized_model_in_eval_mode_pays_for_exact_statistics():
+    x = torch.randn(3, 16)
+    exact = layer_norm(16, EPS, SCHEMES["bibert"])
+    usual = torch.nn.functional.layer_norm(x, (16,), exact.weight, exact.bias, EPS)
+    assert torch.equal(exact.train()(x), usual)
+    assert torch.equal(exact.eval()(x), exact_layer_norm(x, exact.weight, exact.bias, EPS))
+    assert not isinstance(layer_norm(16, EPS, SCHEMES["full_precision"]), ExactLayerNorm)
+
+
+def test_a_linear_layer_under_sign_is_bi_linear_plus_bias_bit_for_bit():
+    torch.manual_seed(2)
+    layer = QuantLinear(100, 37, SCHEMES["bibert"]).eval()
+    x = torch.randn(4, 5, 100)
+    dots = np.where(x.numpy() >= 0, 1, -1) @ binarize_rows(layer.weight).levels.detach().numpy().astype(np.int64).T
+    scaled = dots.astype(np.float32) * binarize_rows(layer.weight).scale.detach().numpy()[:, 0]
+    found = layer(x).detach()
+    assert np.array_equal(found.numpy(), scaled + layer.bias.detach().numpy())
+    assert torch.equal(found, bi_linear(x, layer.weight) + layer.bias)
+    assert torch.equal(found[2, 3], layer(x[2, 3]))
+
+
+def test_a_linear_layer_without_scheme_is_torchs_own():
+    layer = QuantLinear(10, 7, SCHEMES["full_precision"])
+    x = torch.randn(3, 10)
+    assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
+    assert layer.state_dict().keys() == torch.nn.Linear(10, 7).state_dict().keys()
+
+
+def test_a_split_layer_is_the_sum_of_its_two_binary_layers():
+    torch.manual_seed(3)
+    layer = QuantLinear(16, 5, SCHEMES["binarybert_1-1-1"]).eval()
+    torch.nn.init.normal_(layer.twin_weight)
+    x = torch.randn(3, 16)
+    inputs = sign(x) * x.abs().mean(-1, keepdim=True)
+    weight = sum(w.abs().mean() * sign(w) for w in (layer.weight, layer.twin_weight))
+    torch.testing.assert_close(layer(x), inputs @ weight.T + layer.bias)
+
+
+def test_an_embedding_row_is_its_signs_times_alpha_wherever_it_stands():
+    torch.manual_seed(4)
+    layer = QuantEmbedding(30, 26, SCHEMES["bibert"], padding_id=0)
+    ids = torch.randint(0, 30, (5, 7))
+    table = binarize_rows(layer.weight)
+    assert torch.equal(layer(ids), (table.levels * table.scale)[ids])
+    assert torch.equal(layer(ids[2:3, 4:5])[0, 0], layer(ids)[2, 4])
+
+
+def test_an_embedding_teaches_the_rows_it_looked_up_but_not_the_padding():
+    torch.manual_seed(5)
+    layer = QuantEmbedding(6, 8, SCHEMES["bibert"], padding_id=0)
+    torch.nn.init.normal_(layer.weight, std=0.1)  # as in a BERT: all inside the window
+    upstream = torch.randn(1, 3, 8)
+    layer(torch.tensor([[0, 2, 5]])).backward(upstream)
+    gradient = layer.weight.grad
+    assert (gradient[[0, 1, 3, 4]] == 0).all()
+    torch.testing.assert_close(gradient[5], upstream[0, 2] - upstream[0, 2].mean())
+
+
+def test_a_head_in_float64_is_rounded_once():
+    torch.manual_seed(6)
+    head, x = torch.nn.Linear(50, 3), torch.randn(4, 50)
+    exact = x.double() @ head.weight.double().T + head.bias.double()
+    assert torch.equal(in_float64(head, x), exact.float())
+    assert torch.equal(in_float64(torch.nn.Tanh(), x), torch.tanh(x.double()).float())
+    assert head.weight.dtype == torch.float32

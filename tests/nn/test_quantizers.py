@@ -1,0 +1,233 @@
+"""Each quantizer against its definition: levels, scale, gradient, and blindness for padding."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bibert.errors import SchemeError
+from bibert.nn.functional import dequantize, sign
+from bibert.nn.quantizers import (
+    ELEMENTWISE,
+    LEARNED,
+    MEASURED,
+    EmaSymmetric,
+    LearnedStep,
+    Quantile,
+    Scope,
+    activation_quantizer,
+    affine,
+    asym,
+    bwn,
+    group_affine,
+    mean_threshold,
+    quantize_embedding,
+    quantize_weight,
+    symmetric,
+    twn,
+)
+
+MASK = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0, 0.0]])
+BITS_OF = {"bwn": 1, "twn": 2, "asym": 1, "mean": 1, "symmetric": 8, "affine": 8, "group_affine": 2}
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def probabilities(*shape, seed=0):
+    return torch.softmax(2 * normal(*shape, seed=seed), dim=-1)
+
+
+def gradient_of(function, x):
+    x = x.clone().requires_grad_()
+    upstream = normal(*x.shape, seed=9)
+    function(x).levels.backward(upstream)
+    return x.grad, upstream
+
+
+def test_bwn_is_sign_times_mean_size():
+    x = normal(3, 8)
+    quantized = bwn(x, Scope(1))
+    assert torch.equal(quantized.levels, sign(x))
+    torch.testing.assert_close(quantized.scale, x.abs().mean(1, keepdim=True))
+
+
+def test_twn_drops_what_is_below_seven_tenths_of_the_mean_size():
+    x = torch.tensor([[0.1, -0.2, 1.0, -2.0, 0.5]])  # mean size 0.76, threshold 0.532
+    quantized = twn(x, Scope(2))
+    assert quantized.levels.tolist() == [[0, 0, 1, -1, 0]]
+    assert quantized.scale.item() == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("function", [bwn, twn])
+def test_the_gradient_of_bwn_and_twn_passes_everywhere(function):
+    found, upstream = gradient_of(lambda x: function(x, Scope(1)), 5 * normal(3, 8))
+    assert torch.equal(found, upstream)
+
+
+def test_symmetric_levels_are_integers_and_the_largest_value_is_the_last_level():
+    x = normal(5, 40)
+    quantized = symmetric(x, Scope(8))
+    assert torch.equal(quantized.levels, quantized.levels.round())
+    assert torch.equal(quantized.levels.abs().amax(1), torch.full((5,), 127.0))
+    torch.testing.assert_close(dequantize(quantized), x, atol=float(quantized.scale.max()) / 2 + 1e-6, rtol=0)
+
+
+def test_padding_that_is_larger_than_every_real_value_stays_within_the_levels():
+    x = torch.tensor([[0.1, -0.2, 0.3, 0.1, 2.0, -2.0]])
+    quantized = symmetric(x, Scope(8, mask=MASK))
+    assert quantized.scale.item() == pytest.approx(0.3 / 127)
+    assert quantized.levels.abs().max() == 127
+
+
+@pytest.mark.parametrize("function", [symmetric, affine])
+def test_clipped_values_get_no_gradient(function):
+    x = torch.tensor([[-3.0, -2.5, 0.0, 2.5, 2.6]])
+    found, upstream = gradient_of(lambda v: function(v, Scope(8, clip=2.5)), x)
+    assert torch.equal(found, upstream * torch.tensor([[0.0, 1.0, 1.0, 1.0, 0.0]]))
+    assert dequantize(function(x, Scope(8, clip=2.5))).abs().max() <= 2.5 + 1e-6
+
+
+def test_affine_levels_are_even_and_reach_from_minimum_to_maximum():
+    x = normal(4, 500)
+    values = affine(x, Scope(2)).levels
+    for row, source in zip(values, x, strict=True):
+        levels = row.unique()
+        assert len(levels) == 4
+        torch.testing.assert_close(levels[[0, -1]], torch.stack([source.min(), source.max()]))
+        torch.testing.assert_close(levels.diff(), levels.diff()[:1].expand(3))
+
+
+def test_groups_of_rows_have_ranges_of_their_own():
+    weight = normal(256, 10) * torch.linspace(0.1, 1, 256)[:, None]
+    levels = group_affine(weight, Scope(2)).levels
+    groups = levels.view(128, -1)
+    assert all(len(group.unique()) <= 4 for group in groups)
+    assert len(levels.unique()) > 100
+    assert levels.view(128, -1).amax(1)[-1] > levels.view(128, -1).amax(1)[0]
+
+
+def test_a_weight_whose_rows_do_not_divide_by_128_is_grouped_as_finely_as_they_allow():
+    levels = group_affine(normal(30, 40), Scope(2)).levels
+    assert [len(row.unique()) for row in levels] == [4] * 30
+
+
+def test_asym_takes_maximum_and_minimum_of_the_row():
+    x = torch.tensor([[0.1, 0.5, 0.3, 0.1]])
+    assert asym(x, Scope(1)).levels.tolist() == [pytest.approx([0.1, 0.5, 0.5, 0.1])]  # threshold 0.3
+
+
+def test_the_mean_threshold_is_one_over_the_number_of_real_keys():
+    x = torch.tensor([[0.3, 0.25, 0.24, 0.21, 0.0, 0.0]])
+    assert mean_threshold(x, Scope(1, mask=MASK)).levels.tolist() == [[1, 1, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3, 7, 49, 128, 511])
+def test_equal_attention_reaches_its_own_mean(keys):
+    x = torch.softmax(torch.zeros(1, keys, dtype=torch.float64), dim=-1).float()
+    assert (mean_threshold(x, Scope(1)).levels == 1).all()
+
+
+@given(st.integers(1, 200), st.floats(0.01, 0.99))
+def test_a_quantile_lets_through_what_numpy_says(keys, quantile):
+    x = torch.from_numpy(np.random.default_rng(keys).permutation(keys)[None].astype(np.float32))
+    threshold = np.quantile(x.numpy(), quantile)
+    clear = np.abs(x.numpy() - threshold) > 1e-6 * keys
+    found = Quantile(quantile)(x, Scope(1)).levels.numpy()
+    assert np.array_equal(found[clear], (x.numpy() >= threshold).astype(np.float32)[clear])
+
+
+def test_the_median_of_an_odd_number_of_keys_is_attended():
+    x = torch.tensor([[0.1, 0.3, 0.2, 0.25, 0.15]])
+    assert Quantile(0.5)(x, Scope(1)).levels.tolist() == [[0, 1, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("percent", range(10, 100, 10))
+def test_the_share_of_zeros_is_the_quantile_over_real_keys(percent):
+    x = probabilities(3, 101)
+    x = torch.cat([x, torch.zeros(3, 20)], dim=1)
+    mask = (torch.arange(121) < 101).float()
+    levels = Quantile(percent / 100)(x, Scope(1, mask=mask)).levels * mask
+    assert (levels[:, :101] == 0).sum(1).tolist() == [percent] * 3
+
+
+@pytest.mark.parametrize("function", [asym, mean_threshold, Quantile(0.3)])
+def test_the_gradient_of_an_attention_threshold_passes_everywhere(function):
+    found, upstream = gradient_of(lambda x: function(x, Scope(1)), probabilities(3, 8))
+    assert torch.equal(found, upstream)
+
+
+@pytest.mark.parametrize("name", [name for name in MEASURED if name != "group_affine"])
+def test_a_measured_scale_does_not_see_padding(name):
+    quantizer = activation_quantizer(name, BITS_OF[name])
+    x = probabilities(2, 4, seed=3)
+    padded = torch.cat([x, torch.tensor([[5.0, -7.0], [0.0, 1e-9]])], dim=1)
+    alone, wide = quantizer(x, Scope(1)), quantizer(padded, Scope(1, mask=MASK))
+    torch.testing.assert_close(dequantize(wide)[:, :4], dequantize(alone))
+
+
+def test_a_moving_range_follows_training_and_rests_in_eval_mode():
+    site = EmaSymmetric(8)
+    site.eval()(torch.full((3,), 100.0))
+    assert site.range == 4.0
+    site.train()(torch.tensor([1.0, -2.0]))
+    assert site.range.item() == pytest.approx(0.99 * 4.0 + 0.01 * 2.0)
+    site.calibrating = True
+    site.eval()(torch.tensor([[3.0, 9.0]]), Scope(8, mask=torch.tensor([[1.0, 0.0]])))
+    assert site.range == 3.0
+
+
+def test_a_moving_range_cuts_levels_and_gradient():
+    site = EmaSymmetric(8).eval()
+    x = torch.tensor([[-5.0, -4.0, 0.0, 1.0, 4.1]])
+    quantized = site(x)
+    assert quantized.levels.tolist() == [[-127, -127, 0, 32, 127]]
+    found, upstream = gradient_of(site, x)
+    assert torch.equal(found, upstream * torch.tensor([[0.0, 1.0, 1.0, 1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_a_learned_step_gets_the_gradient_of_lsq(unsigned):
+    site = LearnedStep(4, unsigned=unsigned)
+    low, high = (0, 15) if unsigned else (-8, 7)
+    x = (3 * normal(50)).requires_grad_()
+    upstream = normal(50, seed=1)
+    quantized = site(x)
+    quantized.levels.backward(upstream)
+    step, ratio = site.step.item(), x.detach() / site.step.detach()
+    assert torch.equal(quantized.levels, ratio.round().clamp(low, high))
+    inside = (ratio >= low) & (ratio <= high)
+    assert 0 < inside.sum() < 50
+    assert torch.equal(x.grad, upstream * inside)
+    slope = torch.where(inside, ratio.round() - ratio, ratio.clamp(low, high).round())
+    assert site.step.grad.item() == pytest.approx((upstream * slope).sum().item() / (50 * high) ** 0.5, rel=1e-4)
+    assert step > 0
+
+
+def test_a_learned_step_starts_from_the_size_of_real_values():
+    site = LearnedStep(4)
+    site.calibrating = True
+    site(torch.tensor([[1.0, -3.0, 100.0]]), Scope(4, mask=torch.tensor([[1.0, 1.0, 0.0]])))
+    assert site.step.item() == pytest.approx(2 * 2.0 / 7**0.5)
+
+
+@pytest.mark.parametrize("name", [*ELEMENTWISE, *MEASURED, *LEARNED])
+def test_every_quantizer_of_the_tables_can_be_made_by_name(name):
+    quantized = activation_quantizer(name, BITS_OF.get(name, 4))(probabilities(4, 6), Scope(2))
+    assert quantized.levels.shape == (4, 6)
+    assert torch.isfinite(dequantize(quantized)).all()
+
+
+def test_an_unknown_quantizer_is_refused_with_the_closest_name():
+    with pytest.raises(SchemeError, match=r"no activation quantizer 'sing'; did you mean 'sign'\?"):
+        activation_quantizer("sing", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "scales"), [("sign", (5, 1)), ("bwn", (1, 1)), ("twn", (1, 1)), ("symmetric", (1, 1))]
+)
+def test_a_weight_has_one_scale_per_row_or_per_tensor(name, scales):
+    assert quantize_weight(name, normal(5, 8), 2).scale.shape == scales
+    assert quantize_embedding(name, normal(2, 5, 8), 2).scale.shape == (2, 5, 1)

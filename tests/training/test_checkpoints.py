@@ -1,0 +1,204 @@
+"""Checkpoints that a kill tore, disks that fill up, and folders that two runs want."""
+
+import errno
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bibert.errors import CheckpointError
+from bibert.training import checkpoints
+from bibert.training.checkpoints import (
+    MANIFEST,
+    checkpoints_of,
+    disk_space,
+    drop_old_checkpoints,
+    is_whole,
+    last_checkpoint,
+    locked,
+    read_json,
+    write_manifest,
+)
+
+FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes a whole checkpoint as the Trainer would."""
+
+    def write(step: int, best: int | None = None) -> Path:
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        for name in FILES:
+            (folder / name).write_bytes(name.encode() * 100 + str(step).encode())
+        (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "best_global_step": best}))
+        write_manifest(folder)
+        return folder
+
+    return write
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def append(path: Path, more: bytes) -> None:
+    path.write_bytes(path.read_bytes() + more)
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+TEARS: dict[str, Callable[[Path], None]] = {
+    "no manifest": lambda folder: (folder / MANIFEST).unlink(),
+    "empty manifest": lambda folder: (folder / MANIFEST).write_text(""),
+    "half a manifest": lambda folder: (folder / MANIFEST).write_text((folder / MANIFEST).read_text()[:40]),
+    "manifest of nothing": lambda folder: (folder / MANIFEST).write_text('{"files": {}}'),
+    "manifest of another kind": lambda folder: (folder / MANIFEST).write_text('["files"]'),
+    "manifest that is not text": lambda folder: (folder / MANIFEST).write_bytes(b"\xff\x00"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "no optimizer": lambda folder: (folder / "optimizer.pt").unlink(),
+    "no trainer state": lambda folder: (folder / "trainer_state.json").unlink(),
+    "cut weights": lambda folder: os.truncate(folder / "model.safetensors", 10),
+    "empty optimizer": lambda folder: os.truncate(folder / "optimizer.pt", 0),
+    "one flipped bit": lambda folder: flip(folder / "model.safetensors"),
+    "a byte too many": lambda folder: append(folder / "scheduler.pt", b"!"),
+    "folder where a file was": lambda folder: ((folder / "rng_state.pth").unlink(), (folder / "rng_state.pth").mkdir()),
+    "empty folder": empty,
+    "file where the folder was": lambda folder: (shutil.rmtree(folder), folder.write_text("")),
+}
+
+
+@pytest.mark.parametrize("kind", TEARS)
+def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(
+    checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+):
+    before, torn = checkpoint(10), checkpoint(20)
+    TEARS[kind](torn)
+    with caplog.at_level(logging.WARNING):
+        assert last_checkpoint(tmp_path) == before
+    assert not torn.exists()
+    assert (tmp_path / "torn" / "checkpoint-20").exists()
+    assert "checkpoint-20 is not whole; set aside" in caplog.text
+
+
+def test_a_whole_checkpoint_is_used_and_nothing_is_said(checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    for step in (9, 10, 100):
+        newest = checkpoint(step)
+    assert last_checkpoint(tmp_path) == newest
+    assert is_whole(newest)
+    assert caplog.text == ""
+
+
+def test_files_that_are_not_in_the_manifest_do_no_harm(checkpoint):
+    folder = checkpoint(10)
+    (folder / "notes.txt").write_text("mine")
+    assert is_whole(folder)
+
+
+def test_without_a_whole_checkpoint_there_is_none(checkpoint, tmp_path: Path):
+    assert last_checkpoint(tmp_path) is None
+    assert last_checkpoint(tmp_path / "missing") is None
+    TEARS["no manifest"](checkpoint(10))
+    assert last_checkpoint(tmp_path) is None
+
+
+def test_a_checkpoint_can_be_torn_twice(checkpoint, tmp_path: Path):
+    for _ in range(2):
+        TEARS["no optimizer"](checkpoint(10))
+        assert last_checkpoint(tmp_path) is None
+
+
+def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path: Path):
+    for name in ("checkpoint-20.bak", "checkpoint-best", "result"):
+        (tmp_path / name).mkdir()
+    newest = checkpoint(10)
+    assert last_checkpoint(tmp_path) == newest
+    assert (tmp_path / "checkpoint-best").is_dir()
+
+
+def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_path: Path):
+    """Going on from it would end with a model that is not the best one, and nobody would know."""
+    first, best = checkpoint(10), checkpoint(20, best=20)
+    checkpoint(30, best=20)
+    TEARS["one flipped bit"](best)
+    assert last_checkpoint(tmp_path) == first
+    assert checkpoints_of(tmp_path) == [first]
+
+
+def test_old_checkpoints_go_but_not_the_newest_two_nor_the_best(checkpoint, tmp_path: Path):
+    for step in (5, 10, 20, 100):
+        checkpoint(step)
+    drop_old_checkpoints(tmp_path, 2, str(tmp_path / "checkpoint-10"))
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["checkpoint-10", "checkpoint-20", "checkpoint-100"]
+    drop_old_checkpoints(tmp_path, 2, None)
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["checkpoint-20", "checkpoint-100"]
+
+
+def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path):
+    free = shutil.disk_usage(tmp_path).free
+    message = rf"checkpoint-5: the disk is full, about {free * 10:,} bytes are needed"
+    with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", free * 10):
+        pytest.fail("nothing may be written")
+
+
+def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_path: Path):
+    target = tmp_path / "checkpoint-5"
+    target.mkdir()
+    (target / "model.safetensors").write_text("half")
+    message = r"checkpoint-5: the disk is full, about 1,000 bytes are needed"
+    with pytest.raises(CheckpointError, match=message), disk_space(target, 1000):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not target.exists()
+
+
+def test_torch_and_safetensors_do_not_say_that_the_disk_is_full_so_we_look(tmp_path: Path, monkeypatch):
+    free = iter((10**9, 0))
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: type("Usage", (), {"free": next(free)}))
+    message = "about 1,000 bytes are needed and 0 are free"
+    with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", 1000):
+        raise RuntimeError("PytorchStreamWriter failed writing file")
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path):
+    with pytest.raises(RuntimeError, match="something else"), disk_space(tmp_path / "checkpoint-5", 1):
+        raise RuntimeError("something else")
+
+
+def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path: Path):
+    code = "import sys; from pathlib import Path; from bibert.training.checkpoints import locked\n"
+    code += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        message = rf"{tmp_path}: another run \(process {holder.pid}\)"
+        with pytest.raises(CheckpointError, match=message), locked(tmp_path):
+            pytest.fail("the folder is not ours")
+        holder.kill()  # a killed process holds nothing
+        holder.wait()
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").read_text() == str(os.getpid())
+
+
+def test_a_file_is_no_folder(tmp_path: Path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(CheckpointError, match="out: is a file"), locked(tmp_path / "out"):
+        pytest.fail("there is no folder to lock")
+
+
+def test_json_that_is_broken_is_named(tmp_path: Path):
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"run\.json: not valid JSON"):
+        read_json(tmp_path / "run.json")
+    assert read_json(tmp_path / "missing.json") is None

@@ -1,0 +1,117 @@
+"""The frozen teacher, the teachers that are refused, and which stage is taught what."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bibert.data.examples import TextData
+from bibert.errors import CheckpointError, RecipeError
+from bibert.nn.loading import load_classifier
+from bibert.nn.schemes import SCHEMES
+from bibert.training.distiller import FrozenTeacher, distill, load_teacher, stage_objectives
+from bibert.training.recipe import Recipe
+from bibert.training.teacher import finetune
+
+INPUTS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
+
+
+@pytest.fixture
+def frozen(start: Path) -> FrozenTeacher:
+    """A teacher that would drop half of everything if it were in train mode."""
+    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), 0.5)
+    return FrozenTeacher(load_classifier(start, overrides=rates).model)
+
+
+def test_the_teacher_takes_no_gradient(frozen: FrozenTeacher):
+    output = frozen(INPUTS, trace=True)
+    assert not output.logits.requires_grad
+    assert not any(state.requires_grad for state in output.trace.hidden_states)
+    assert not any(parameter.requires_grad for parameter in frozen.model.parameters())
+
+
+def test_the_teacher_never_drops_whatever_mode_somebody_sets(frozen: FrozenTeacher):
+    expected = frozen(INPUTS, trace=False).logits
+    for _ in range(3):
+        frozen.model.train()
+        assert torch.equal(frozen(INPUTS, trace=False).logits, expected)
+        assert not frozen.model.training
+
+
+def test_the_teacher_shows_its_inside_only_when_asked(frozen: FrozenTeacher):
+    assert frozen(INPUTS, trace=False).trace is None
+    assert len(frozen(INPUTS, trace=True).trace.layers) == 2
+
+
+def test_a_teacher_of_other_labels_is_refused_with_both_lists(teacher: Path, data: TextData):
+    other = replace(data, label_names=("no", "yes"))
+    with pytest.raises(CheckpointError, match="labels negative, positive, the data has the labels no, yes"):
+        load_teacher(teacher, other, Recipe())
+    swapped = replace(data, label_names=("positive", "negative"))
+    with pytest.raises(CheckpointError, match="the data has the labels positive, negative"):
+        load_teacher(teacher, swapped, Recipe())
+
+
+def test_a_classifier_does_not_teach_scores(teacher: Path, scores: TextData):
+    with pytest.raises(CheckpointError, match="labels negative, positive, the data has scores; fine-tune"):
+        load_teacher(teacher, scores, Recipe())
+
+
+def test_the_recipe_sets_the_dropout_of_the_students_to_come(teacher: Path, data: TextData):
+    config = load_teacher(teacher, data, Recipe(dropout=0.25)).model.config
+    rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob, config.classifier_dropout)
+    assert rates == (0.25, 0.25, 0.25)
+
+
+def test_a_scheme_brings_its_terms():
+    (objective,) = stage_objectives(SCHEMES["bibert"], Recipe()).values()
+    assert set(objective.weights) == {"dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction"}
+    assert (objective.norm_scope, objective.mask_padding) == ("sample", True)
+
+
+def test_a_recipe_changes_weights_adds_terms_and_drops_those_of_weight_zero():
+    recipe = Recipe(weights={"dmd_key": 0.0, "prediction": 2.0, "mha": 0.5}, norm_scope="batch", mask_padding=False)
+    (objective,) = stage_objectives(SCHEMES["bibert"], recipe).values()
+    expected = {"dmd_query": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "prediction": 2.0, "mha": 0.5}
+    assert objective.weights == expected
+    assert (objective.norm_scope, objective.mask_padding) == ("batch", False)
+
+
+def test_stages_keep_their_terms_apart_and_gold_goes_with_the_logits():
+    objectives = stage_objectives(SCHEMES["binarybert_1-1-2"], Recipe(weights={"gold": 0.5, "hidden": 3.0}))
+    assert [dict(objective.weights) for objective in objectives.values()] == [
+        {"attention": 1.0, "hidden": 3.0},
+        {"prediction": 1.0, "gold": 0.5},
+        {"attention": 1.0, "hidden": 3.0},
+        {"prediction": 1.0, "gold": 0.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "weights", "message"),
+    [
+        ("bibert", {"dmd_querry": 1.0}, r"no distillation term 'dmd_querry'; did you mean 'dmd_query'\?"),
+        ("binarybert_1-1-2", {"golld": 1.0}, r"no distillation term 'golld'; did you mean 'gold'\?"),
+        ("binarybert_1-1-2", {"dmd_key": 1.0}, "weights.dmd_key has no place in 'binarybert_1-1-2'; its stages have"),
+        ("bibert", {"gold": -1.0}, "'gold' is -1.0"),
+        ("q_bert", {"gold": 0.0}, "nothing would be learned"),
+    ],
+)
+def test_weights_that_cannot_be_obeyed_are_refused(scheme: str, weights: dict, message: str):
+    with pytest.raises(RecipeError, match=message):
+        stage_objectives(SCHEMES[scheme], Recipe(weights=weights))
+
+
+def test_bad_weights_are_refused_before_anything_is_written(teacher: Path, data: TextData, tmp_path: Path):
+    with pytest.raises(RecipeError, match="no distillation term"):
+        distill(teacher, "bibert", data, tmp_path / "run", Recipe(weights={"nothing": 1.0}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_length_beyond_the_positions_is_refused_and_the_folder_stays_free(
+    start: Path, data: TextData, tmp_path: Path, teacher_recipe: Recipe
+):
+    with pytest.raises(RecipeError, match="max_length is 64, the model has 32 positions"):
+        finetune(start, data, tmp_path, replace(teacher_recipe, max_length=64))
+    assert finetune(start, data, tmp_path, replace(teacher_recipe, max_steps=1))

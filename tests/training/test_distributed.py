@@ -1,0 +1,87 @@
+"""Two processes on half a batch each: the same loss curve and the same model as one process on the whole batch."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from bibert.data.examples import TextData
+from bibert.errors import RecipeError
+from bibert.training.distiller import distill
+from bibert.training.recipe import Recipe
+from bibert.training.trainer import TrainingData, training_arguments
+
+SCRIPT = Path(__file__).with_name("torchrun_distill.py")
+SCHEMES = ("bibert", "baseline")
+RECIPE = Recipe(learning_rate=1e-3, epochs=3, batch_size=16, max_length=16, eval_every=4, log_every=1)
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+    """The run folders of both schemes, trained under torchrun."""
+    folder = tmp_path_factory.mktemp("two")
+    job = {"schemes": SCHEMES, "teacher": teacher, "data": data, "recipe": RECIPE}
+    (folder / "job.pickle").write_bytes(pickle.dumps(job))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT, folder]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+    """The same in this process."""
+    folder = tmp_path_factory.mktemp("one")
+    for scheme in SCHEMES:
+        distill(teacher, scheme, data, folder / scheme, RECIPE)
+    return folder
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_loss_curve_is_that_of_one_process(one_process: Path, two_processes: Path, scheme: str):
+    curves = [[line for line in lines_of(folder / scheme) if "loss" in line] for folder in (one_process, two_processes)]
+    assert [line["step"] for line in curves[0]] == [line["step"] for line in curves[1]] == list(range(1, 13))
+    names = [name for name in curves[0][0] if name.startswith("loss")]
+    assert len(names) > 3
+    for name in names:
+        one, two = ([line[name] for line in curve] for curve in curves)
+        np.testing.assert_allclose(two, one, rtol=0, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_model_is_that_of_one_process(one_process: Path, two_processes: Path, scheme: str):
+    one, two = (load_file(folder / scheme / "model" / "model.safetensors") for folder in (one_process, two_processes))
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_process_writes(two_processes: Path, scheme: str):
+    steps = [line["step"] for line in lines_of(two_processes / scheme) if "loss" in line]
+    assert len(steps) == len(set(steps))
+    metrics = json.loads((two_processes / scheme / "run.json").read_text())["metrics"]
+    assert set(metrics) == {"dev_accuracy", "dev_f1"}
+
+
+def test_a_batch_that_cannot_be_shared_is_refused_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transformers.TrainingArguments.world_size", 3)
+    data = TrainingData(train=range(10), dev={"dev": range(4)}, metrics=("accuracy",))
+    with pytest.raises(RecipeError, match="batch_size is 16, not a multiple of the 3 processes"):
+        training_arguments(RECIPE, data, tmp_path)
+    assert training_arguments(replace(RECIPE, batch_size=18), data, tmp_path).per_device_train_batch_size == 6

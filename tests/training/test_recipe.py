@@ -1,0 +1,148 @@
+"""Recipes: what a file may say, what is refused and how, and that the presets are the paper's settings."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from bibert.errors import RecipeError
+from bibert.nn.schemes import SCHEMES
+from bibert.training.distiller import stage_objectives
+from bibert.training.recipe import Recipe, load_recipe, presets
+
+# Learning rate, epochs, tokens, steps between evaluations, seed: the released scripts, one per task.
+PAPER = {
+    "cola": (1e-4, 50, 64, 500, 42),
+    "mnli": (5e-5, 5, 128, 1000, 42),
+    "mrpc": (2e-4, 20, 128, 200, 42),
+    "sst-2": (1e-4, 10, 64, 200, 42),
+    "sts-b": (1e-4, 20, 128, 200, 42),
+    "qqp": (1e-4, 5, 128, 1000, 42),
+    "qnli": (1e-4, 10, 128, 1000, 101),
+    "rte": (1e-5, 20, 128, 200, 42),
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(text: str, encoding: str = "utf-8") -> Path:
+        path = tmp_path / "recipe.toml"
+        path.write_text(text, encoding=encoding)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("family", ["paper", "released"])
+@pytest.mark.parametrize("task", PAPER)
+def test_presets_are_the_papers_settings(family: str, task: str):
+    recipe = load_recipe(f"{family}-{task}")
+    settings = (recipe.learning_rate, recipe.epochs, recipe.max_length, recipe.eval_every, recipe.seed)
+    assert settings == PAPER[task]
+    assert recipe.batch_size == 16
+    assert (recipe.warmup, recipe.weight_decay, recipe.adam_epsilon) == (0.1, 0.01, 1e-6)
+    assert (recipe.clip, recipe.clip_norm) == ("tensor", 1.0)
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_released_presets_differ_from_the_papers_as_the_released_code_does(task: str):
+    paper, released = load_recipe(f"paper-{task}"), load_recipe(f"released-{task}")
+    changed = {f.name for f in fields(Recipe) if getattr(paper, f.name) != getattr(released, f.name)}
+    weights = {"weights"} if task != "sts-b" else set()
+    assert changed == {"norm_scope", "mask_padding", "bias_correction", "dropout", *weights}
+    assert (released.norm_scope, released.mask_padding, released.bias_correction) == ("batch", False, False)
+    if weights:
+        classes = 3 if task == "mnli" else 2
+        assert released.weights == {"gold": 0.5, "prediction": pytest.approx(1 / classes)}
+
+
+def test_every_preset_loads_and_suits_a_scheme():
+    for name in presets():
+        assert stage_objectives(SCHEMES["bibert"], load_recipe(name))
+
+
+def test_a_file_sets_fields_and_leaves_the_others(write):
+    recipe = load_recipe(write("learning_rate = 1e-3\nepochs = 2\n[weights]\ngold = 1\n"))
+    assert recipe == Recipe(learning_rate=1e-3, epochs=2.0, weights={"gold": 1.0})
+
+
+def test_a_file_starts_from_the_preset_it_extends(write):
+    recipe = load_recipe(write('extends = "released-cola"\nepochs = 1\n'))
+    assert recipe.epochs == 1
+    assert recipe.max_length == 64
+    assert recipe.norm_scope == "batch"
+
+
+def test_changes_go_on_top(write):
+    assert load_recipe("paper-rte", {"seed": 7}).seed == 7
+    assert load_recipe(write("seed = 3"), {"seed": 7}).seed == 7
+
+
+def test_a_byte_order_mark_does_no_harm(write):
+    assert load_recipe(write("seed = 3", encoding="utf-8-sig")).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat = 1e-3", r"recipe.toml: unknown key 'learning_rat'; did you mean 'learning_rate'\?"),
+        ("xyz = 1", "unknown key 'xyz'; choose one of learning_rate, epochs"),
+        ('seed = "42"', r"seed is '42' \(str\); it must be of type int"),
+        ("batch_size = 16.0", r"batch_size is 16.0 \(float\); it must be of type int"),
+        ("bias_correction = 1", r"bias_correction is 1 \(int\); it must be of type bool"),
+        ("learning_rate = true", r"learning_rate is True \(bool\); it must be of type float"),
+        ('clip = "layer"', "clip is 'layer'; choose one of 'tensor', 'global'"),
+        ("weights = 1.0", r"weights is 1.0; write a table \[weights\]"),
+        ('weights = { gold = "much" }', r"weights.gold is 'much' \(str\); it must be of type float"),
+        ('extends = "papr-cola"', r"extends 'papr-cola', which is not a preset; did you mean 'paper-cola'\?"),
+        ("extends = [1]", r"extends \[1\], which is not a preset"),
+        ("seed = \n", r"recipe.toml: not valid TOML: .*line 1"),
+    ],
+)
+def test_what_a_file_may_not_say(write, text: str, message: str):
+    with pytest.raises(RecipeError, match=message) as refusal:
+        load_recipe(write(text))
+    assert str(refusal.value).count("\n") == 0
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path):
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecipeError, match=r"recipe\.toml: not valid TOML"):
+        load_recipe(path)
+
+
+def test_a_missing_file_is_refused_with_the_presets_there_are():
+    with pytest.raises(RecipeError, match="no-such: there is no such recipe file and no such preset; presets: teacher"):
+        load_recipe("no-such")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("learning_rate", (0.0, -1.0, float("nan"), float("inf"))),
+        ("step_learning_rate", (0.0,)),
+        ("epochs", (0.0, float("inf"))),
+        ("batch_size", (0, -1)),
+        ("max_length", (0,)),
+        ("adam_epsilon", (0.0,)),
+        ("log_every", (0,)),
+        ("warmup", (-0.1, 1.0, float("nan"))),
+        ("dropout", (1.0,)),
+        ("weight_decay", (-0.1, float("nan"))),
+        ("clip_norm", (-1.0, float("inf"))),
+        ("max_steps", (-1,)),
+        ("eval_every", (-1,)),
+        ("patience", (-1,)),
+        ("seed", (-1,)),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_name(field: str, values: tuple):
+    for value in values:
+        with pytest.raises(RecipeError, match=f"recipe: {field} is {value}, it must be"):
+            Recipe(**{field: value})
+
+
+def test_a_recipe_becomes_plain_values_and_back():
+    recipe = load_recipe("released-mnli")
+    assert Recipe().with_changes(recipe.to_dict(), "test") == recipe

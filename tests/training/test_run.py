@@ -1,0 +1,200 @@
+"""The run folder: one request each, what a finished run answers, and a log that a kill does not spoil."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bibert.data.examples import Split, TextData
+from bibert.errors import CheckpointError
+from bibert.nn.loading import load_classifier
+from bibert.training.run import (
+    JsonLog,
+    RunFolder,
+    fingerprint,
+    finish,
+    finished_metrics,
+    opened,
+    save_classifier,
+    save_stage,
+    weights_digest,
+)
+
+REQUEST = {"command": "distill", "recipe": {"seed": 42, "weights": {}}}
+
+
+def text_data(train: tuple[str, ...], dev: tuple[str, ...], pairs: bool = False) -> TextData:
+    train_split, dev_split = (Split(x, x if pairs else None, (0.0,) * len(x), "test") for x in (train, dev))
+    return TextData("test", train_split, {"dev": dev_split}, ("a",), ("accuracy",), "test")
+
+
+def hold_something(folder: Path) -> None:
+    checkpoint = folder / "stages" / "dmd" / "checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "COMPLETE.json").write_text("{}")
+
+
+def test_the_request_and_the_versions_are_noted(tmp_path: Path):
+    with opened(tmp_path / "run", REQUEST) as run:
+        notes = json.loads(run.notes.read_text())
+    assert notes["request"] == REQUEST
+    assert {"bibert", "torch", "transformers"} <= set(notes["versions"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"recipe": {"seed": 7, "weights": {}}}, "recipe.seed was 42, now 7"),
+        ({"recipe": {"seed": 42, "weights": {"gold": 0.5}}}, r"recipe.weights.gold was None, now 0.5"),
+        ({"command": "finetune"}, "command was 'distill', now 'finetune'"),
+    ],
+)
+def test_another_request_in_the_same_folder_is_refused(tmp_path: Path, changed: dict, message: str):
+    with opened(tmp_path, REQUEST):
+        hold_something(tmp_path)
+    refusal = rf"{tmp_path}: holds another run \({message}\)"
+    with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, REQUEST | changed):
+        pytest.fail("the folder holds another run")
+    assert json.loads((tmp_path / "run.json").read_text())["request"] == REQUEST
+
+
+def test_the_same_request_may_come_back(tmp_path: Path):
+    for _ in range(2):
+        with opened(tmp_path, REQUEST):
+            if not (tmp_path / "stages").exists():
+                hold_something(tmp_path)
+
+
+def test_a_run_that_never_reached_a_checkpoint_gives_way(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="no such teacher"), opened(tmp_path, REQUEST):
+        raise CheckpointError("no such teacher")
+    (tmp_path / "log.jsonl").write_text("old\n")
+    with opened(tmp_path, {"command": "other"}) as run:
+        assert json.loads(run.notes.read_text())["request"] == {"command": "other"}
+        assert not run.log.exists()
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "null"])
+def test_notes_of_somebody_else_are_refused(tmp_path: Path, content: str):
+    hold_something(tmp_path)
+    (tmp_path / "run.json").write_text(content)
+    refusal = r"run\.json: does not say what was asked for"
+    with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, REQUEST):
+        pytest.fail("this is not our run")
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path):
+    with opened(tmp_path, REQUEST), pytest.raises(CheckpointError, match="another run"), opened(tmp_path, REQUEST):
+        pytest.fail("the folder is taken")
+
+
+def test_a_process_that_is_not_the_first_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "1")
+    with opened(tmp_path / "run", REQUEST) as run:
+        finish(run, None, {"dev_accuracy": 1.0})
+        save_stage(run, "dmd", None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_answers_with_its_metrics(tmp_path: Path, start: Path):
+    classifier = load_classifier(start)
+    with opened(tmp_path, REQUEST) as run:
+        assert finished_metrics(run) is None
+        finish(run, classifier, {"dev_accuracy": 0.75})
+        assert finished_metrics(run) == {"dev_accuracy": 0.75}
+    assert load_classifier(run.model).model.config.num_labels == 2
+
+
+def test_a_finished_run_that_lost_its_model_is_not_finished(tmp_path: Path):
+    with opened(tmp_path, REQUEST) as run:
+        run.notes.write_text(json.dumps({"request": REQUEST, "metrics": {"dev_accuracy": 1.0}}))
+        assert finished_metrics(run) is None
+
+
+def test_saving_replaces_a_folder_and_leaves_no_half_one(tmp_path: Path, start: Path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "old.txt").write_text("old")
+    (tmp_path / ".model.writing").mkdir()  # what a kill left behind
+    save_classifier(load_classifier(start), folder)
+    assert not (folder / "old.txt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_full_disk_is_named_when_the_model_is_saved(tmp_path: Path, start: Path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=17))
+    with pytest.raises(CheckpointError, match=r"the disk is full, about [\d,]+ bytes are needed and 17 are free"):
+        save_classifier(load_classifier(start), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_fingerprint_sees_every_change_of_the_data():
+    variants = [
+        text_data(("a", "b"), ("c",)),
+        text_data(("a", "b"), ("d",)),
+        text_data(("b", "a"), ("c",)),
+        text_data(("a",), ("b", "c")),
+        text_data(("a", "b"), ("c",), pairs=True),
+    ]
+    assert len({fingerprint(data) for data in variants}) == len(variants)
+    assert fingerprint(variants[0]) == fingerprint(text_data(("a", "b"), ("c",)))
+
+
+def test_the_digest_of_weights_is_that_of_the_content(tmp_path: Path, start: Path):
+    digest = weights_digest(start)
+    save_classifier(load_classifier(start), tmp_path / "copy")
+    assert weights_digest(tmp_path / "copy") == digest
+    weights = tmp_path / "copy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")
+    assert weights_digest(tmp_path / "copy") != digest
+    assert weights_digest("bert-base-uncased") is None
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def begin(log: JsonLog, step: int) -> None:
+    log.on_train_begin(None, SimpleNamespace(is_world_process_zero=True, global_step=step), None)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> JsonLog:
+    """Ten lines of one stage, after one line of the stage before."""
+    for stage, steps in (("first", [99]), ("second", range(1, 11))):
+        log = JsonLog(tmp_path / "log.jsonl", stage)
+        for step in steps:
+            state = SimpleNamespace(is_world_process_zero=True, global_step=step)
+            log.on_log(None, state, None, logs={"loss": float(step)})
+    return log
+
+
+def test_lines_after_the_point_of_resumption_are_dropped(log: JsonLog):
+    begin(log, 4)
+    assert [(line["stage"], line["step"]) for line in lines_of(log.path)] == [
+        ("first", 99), ("second", 1), ("second", 2), ("second", 3), ("second", 4),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("torn", ['{"stage": "second", "st', '{"stage": "second", "step": 3}', "\0\0\0\0\n"])
+def test_a_torn_last_line_is_dropped(log: JsonLog, torn: str):
+    before = lines_of(log.path)
+    with log.path.open("a") as file:
+        file.write(torn)
+    begin(log, 10)
+    assert lines_of(log.path) == before
+
+
+def test_only_the_first_process_writes_the_log(tmp_path: Path):
+    log = JsonLog(tmp_path / "log.jsonl", "dmd")
+    other = SimpleNamespace(is_world_process_zero=False, global_step=1)
+    log.on_train_begin(None, other, None)
+    log.on_log(None, other, None, logs={"loss": 1.0})
+    assert not log.path.exists()
+
+
+def test_the_folder_has_a_place_for_everything(tmp_path: Path):
+    run = RunFolder(tmp_path)
+    assert run.stage_result("dmd") == tmp_path / "stages" / "dmd" / "result"
+    assert {run.model.parent, run.notes.parent, run.log.parent} == {tmp_path}

@@ -1,0 +1,289 @@
+"""Fine-tuning and distillation end to end, on a task a tiny model learns in a second."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from bibert.data.examples import TextData
+from bibert.errors import CheckpointError, NumericError
+from bibert.nn.loading import load_classifier
+from bibert.nn.schemes import SCHEMES
+from bibert.training.checkpoints import checkpoints_of, is_whole
+from bibert.training.distiller import distill
+from bibert.training.evaluate import evaluate
+from bibert.training.recipe import Recipe
+from bibert.training.teacher import finetune
+
+STUDENT = Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)
+SHORT = replace(STUDENT, epochs=2)
+
+Weights = Callable[[Path], bytes]
+
+
+class Changes(TrainerCallback):
+    """Does something to the model before a step."""
+
+    def __init__(self, step: int, change: Callable[[torch.nn.Module], None]) -> None:
+        self.step, self.change = step, change
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):  # noqa: ARG002
+        if state.global_step == self.step:
+            self.change(model)
+
+
+def log_of(run: Path, key: str | None = None) -> list[dict]:
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if key is None or key in line]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+    """The run folder of a BiBERT."""
+    run = tmp_path_factory.mktemp("bibert")
+    distill(teacher, "bibert", data, run, STUDENT)
+    return run
+
+
+def test_a_teacher_learns_the_task(teacher: Path):
+    notes = json.loads((teacher.parent / "run.json").read_text())
+    assert notes["metrics"]["dev_accuracy"] >= 0.9
+    assert notes["request"]["command"] == "finetune"
+
+
+def test_a_student_learns_the_task_and_is_binarized(student: Path, data: TextData):
+    notes = json.loads((student / "run.json").read_text())
+    assert notes["metrics"]["dev_accuracy"] >= 0.9
+    classifier = load_classifier(student / "model")
+    assert classifier.model.config.quantization == SCHEMES["bibert"]
+    assert classifier.model.config.id2label == {0: "negative", 1: "positive"}
+    scored = evaluate(classifier, data.dev["dev"], data.metrics, STUDENT.max_length)
+    assert {f"dev_{name}": value for name, value in scored.items()} == notes["metrics"]
+
+
+def test_the_saved_model_is_the_best_on_dev(student: Path):
+    evaluations = [line["eval_dev_accuracy"] for line in log_of(student, "eval_dev_accuracy")]
+    metrics = json.loads((student / "run.json").read_text())["metrics"]
+    assert len(evaluations) == 6 + 1  # every 4 of 24 steps, and the best model once more
+    assert metrics["dev_accuracy"] == max(evaluations)
+    assert min(evaluations) < max(evaluations)
+
+
+def test_the_log_has_every_loss_term_of_every_step(student: Path):
+    lines = log_of(student, "loss")
+    terms = SCHEMES["bibert"].schedule[0].terms
+    assert [line["step"] for line in lines] == list(range(1, 25))
+    for line in lines:
+        assert line["stage"] == "dmd"
+        assert line["learning_rate"] >= 0
+        assert line["grad_norm"] > 0
+        total = sum(weight * line[f"loss_{name}"] for name, weight in terms.items())
+        assert line["loss"] == pytest.approx(total, abs=2e-4)  # the log rounds
+    assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def test_terms_between_two_log_lines_are_averaged(teacher: Path, data: TextData, tmp_path: Path):
+    for every in (1, 4):
+        distill(teacher, "bibert", data, tmp_path / str(every), replace(SHORT, log_every=every))
+    single = [line["loss_dmd_query"] for line in log_of(tmp_path / "1", "loss")]
+    averaged = [line["loss_dmd_query"] for line in log_of(tmp_path / "4", "loss")]
+    assert averaged == pytest.approx([sum(single[:4]) / 4, sum(single[4:]) / 4])
+
+
+def test_training_does_not_touch_the_teacher(teacher: Path, data: TextData, tmp_path: Path):
+    before = contents(teacher)
+    distill(teacher, "baseline", data, tmp_path, SHORT)
+    assert contents(teacher) == before
+
+
+@pytest.mark.parametrize("scheme", ["bibert", "baseline"])
+def test_the_same_seed_gives_the_same_weights(
+    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str
+):
+    recipe = replace(SHORT, dropout=0.1)
+    runs = {"first": recipe, "second": recipe, "other": replace(recipe, seed=7)}
+    for name, settings in runs.items():
+        distill(teacher, scheme, data, tmp_path / name, settings)
+    first, second, other = (weights_of(tmp_path / name / "model") for name in runs)
+    assert first == second
+    assert first != other
+
+
+def test_teachers_of_the_same_seed_are_the_same(start: Path, data: TextData, tmp_path: Path, weights_of: Weights):
+    recipe = replace(SHORT, dropout=0.1)
+    for name, seed in (("first", 1), ("second", 1), ("other", 2)):
+        finetune(start, data, tmp_path / name, replace(recipe, seed=seed))
+    first, second, other = (weights_of(tmp_path / name / "model") for name in ("first", "second", "other"))
+    assert first == second
+    assert first != other
+
+
+@pytest.fixture(scope="module")
+def split_student(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+    """The run folder of a BinaryBERT."""
+    run = tmp_path_factory.mktemp("binarybert")
+    distill(teacher, "binarybert_1-1-2", data, run, SHORT)
+    return run
+
+
+def test_binarybert_goes_through_its_four_stages(split_student: Path):
+    stages = SCHEMES["binarybert_1-1-2"].schedule
+    lines = log_of(split_student, "loss")
+    assert list(dict.fromkeys(line["stage"] for line in lines)) == [stage.name for stage in stages]
+    for line in lines:
+        terms = next(stage.terms for stage in stages if stage.name == line["stage"])
+        assert {name for name in line if name.startswith("loss_")} == {f"loss_{term}" for term in terms}
+    ternary = load_classifier(split_student / "stages" / "ternary-logits" / "result").model
+    split = load_classifier(split_student / "model").model
+    assert ternary.config.quantization.name == "binarybert_1-1-2/ternary"
+    assert split.config.quantization == SCHEMES["binarybert_1-1-2"]
+    assert ternary.config.num_attention_heads == split.config.num_attention_heads == 1
+
+
+def test_stages_that_teach_layers_leave_the_head_alone(split_student: Path, teacher: Path):
+    full = load_classifier(teacher).model
+    results = [split_student / "stages" / name / "result" for name in ("ternary-layers", "ternary-logits")]
+    layers, logits = (load_classifier(result).model for result in results)
+    assert torch.equal(layers.classifier.weight, full.classifier.weight)
+    assert not torch.equal(logits.classifier.weight, full.classifier.weight)
+
+
+def test_scores_are_learned_by_regression(start: Path, scores: TextData, tmp_path: Path):
+    taught = finetune(start, scores, tmp_path / "teacher", STUDENT)
+    assert set(taught) == {"dev_pearson_spearman", "dev_pearson"}
+    assert taught["dev_pearson"] > 0.3
+    teacher = tmp_path / "teacher" / "model"
+    assert load_classifier(teacher).model.config.num_labels == 1
+    distill(teacher, "bibert", scores, tmp_path / "student", replace(SHORT, weights={"gold": 0.5}))
+    lines = log_of(tmp_path / "student", "loss")
+    assert {"loss_prediction", "loss_gold"} <= set(lines[0])
+    assert load_classifier(tmp_path / "student" / "model").model.config.problem_type == "regression"
+
+
+def test_a_finished_run_answers_at_once(student: Path, teacher: Path, data: TextData):
+    before = contents(student)
+    metrics = distill(teacher, "bibert", data, student, STUDENT)
+    assert metrics == json.loads((student / "run.json").read_text())["metrics"]
+    assert contents(student) == before
+
+
+def test_another_recipe_scheme_or_teacher_in_the_same_folder_is_refused(
+    student: Path, teacher: Path, start: Path, data: TextData
+):
+    with pytest.raises(CheckpointError, match=r"recipe\.learning_rate was 0\.01, now 0\.5"):
+        distill(teacher, "bibert", data, student, replace(STUDENT, learning_rate=0.5))
+    with pytest.raises(CheckpointError, match=r"scheme\.attention was 'bool', now 'sign'"):
+        distill(teacher, "baseline", data, student, STUDENT)
+    with pytest.raises(CheckpointError, match=r"teacher\.name was .*teacher.*, now .*start"):
+        distill(start, "bibert", data, student, STUDENT)
+    with pytest.raises(CheckpointError, match=r"data\.sha256 was"):
+        distill(teacher, "bibert", replace(data, train=data.dev["dev"]), student, STUDENT)
+
+
+def test_a_teacher_that_was_trained_again_is_another_teacher(
+    start: Path, data: TextData, teacher_recipe: Recipe, tmp_path: Path
+):
+    teacher = tmp_path / "teacher"
+    finetune(start, data, teacher, replace(teacher_recipe, max_steps=1))
+    distill(teacher / "model", "bibert", data, tmp_path / "student", replace(SHORT, max_steps=1))
+    weights = teacher / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\x00\x00\x80\x3f")
+    with pytest.raises(CheckpointError, match=r"teacher\.sha256 was"):
+        distill(teacher / "model", "bibert", data, tmp_path / "student", replace(SHORT, max_steps=1))
+
+
+def test_early_stopping_ends_the_run(teacher: Path, data: TextData, tmp_path: Path):
+    recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
+    distill(teacher, "bibert", data, tmp_path, recipe)
+    assert log_of(tmp_path, "loss")[-1]["step"] == 12  # the first evaluation is the best, two more are no better
+
+
+def test_early_stopping_counts_on_after_a_resumption(teacher: Path, data: TextData, tmp_path: Path):
+    recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
+    with pytest.raises(NumericError):
+        distill(teacher, "bibert", data, tmp_path, recipe, [Changes(9, break_weights)])
+    distill(teacher, "bibert", data, tmp_path, recipe)
+    assert log_of(tmp_path, "loss")[-1]["step"] == 12
+
+
+@pytest.mark.parametrize("changes", [{"max_steps": 6}, {"learning_rate": 1e-12, "epochs": 50, "patience": 2}])
+def test_a_run_killed_after_its_last_step_does_not_go_one_further(
+    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, changes: dict
+):
+    recipe = replace(STUDENT, **changes)
+    metrics = distill(teacher, "bibert", data, tmp_path, recipe)
+    expected, steps = weights_of(tmp_path / "model"), [line["step"] for line in log_of(tmp_path, "loss")]
+    shutil.rmtree(tmp_path / "model")
+    notes = json.loads((tmp_path / "run.json").read_text())
+    del notes["metrics"]
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    assert distill(teacher, "bibert", data, tmp_path, recipe) == metrics
+    assert weights_of(tmp_path / "model") == expected
+    assert [line["step"] for line in log_of(tmp_path, "loss")] == steps
+
+
+def test_a_run_folder_can_be_moved_before_it_goes_on(
+    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights
+):
+    """The Trainer notes the path of its best checkpoint; what counts is the step."""
+    with pytest.raises(NumericError):
+        distill(teacher, "bibert", data, tmp_path / "old", STUDENT, [Changes(18, break_weights)])
+    (tmp_path / "old").rename(tmp_path / "new")
+    distill(teacher, "bibert", data, tmp_path / "new", STUDENT)
+    distill(teacher, "bibert", data, tmp_path / "undisturbed", STUDENT)
+    assert weights_of(tmp_path / "new" / "model") == weights_of(tmp_path / "undisturbed" / "model")
+
+
+def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher: Path, data: TextData, tmp_path: Path):
+    distill(teacher, "bibert", data, tmp_path, replace(STUDENT, eval_every=0, epochs=2.5))
+    assert [line["step"] for line in log_of(tmp_path, "eval_dev_accuracy")] == [4, 8, 10, 10]
+
+
+@pytest.mark.parametrize("clip", ["tensor", "global"])
+def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name_and_keeps_the_checkpoint(
+    start: Path, data: TextData, tmp_path: Path, clip: str
+):
+    def spoil(model: torch.nn.Module) -> None:
+        model.bert.pooler.dense.weight.register_hook(lambda gradient: gradient * torch.nan)
+
+    with pytest.raises(NumericError, match=r"gradient of bert\.pooler\.dense\.weight is not finite at step 7"):
+        finetune(start, data, tmp_path, replace(SHORT, clip=clip), [Changes(6, spoil)])
+    (checkpoint,) = checkpoints_of(tmp_path / "stages" / "finetune")
+    assert checkpoint.name == "checkpoint-4"
+    assert is_whole(checkpoint)
+
+
+def break_weights(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        model.bert.embeddings.LayerNorm.bias.fill_(torch.nan)
+
+
+def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(
+    start: Path, teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights
+):
+    with pytest.raises(NumericError, match="the loss is nan at step 7"):
+        finetune(start, data, tmp_path / "teacher", SHORT, [Changes(6, break_weights)])
+    with pytest.raises(NumericError, match=r"the loss is not finite \(\{.*'hidden_direction': nan"):
+        distill(teacher, "bibert", data, tmp_path / "student", SHORT, [Changes(6, break_weights)])
+    for run, stage in (("teacher", "finetune"), ("student", "dmd")):
+        (checkpoint,) = checkpoints_of(tmp_path / run / "stages" / stage)
+        assert is_whole(checkpoint)
+    distill(teacher, "bibert", data, tmp_path / "student", SHORT)
+    distill(teacher, "bibert", data, tmp_path / "undisturbed", SHORT)
+    assert weights_of(tmp_path / "student" / "model") == weights_of(tmp_path / "undisturbed" / "model")
+
+
+def test_the_released_codes_settings_train_too(teacher: Path, data: TextData, tmp_path: Path):
+    released = {"bias_correction": False, "norm_scope": "batch", "mask_padding": False, "weights": {"gold": 0.5}}
+    distill(teacher, "bibert", data, tmp_path, replace(STUDENT, learning_rate=1e-3, dropout=0.1, **released))
+    lines = log_of(tmp_path, "loss")
+    assert lines[-1]["loss"] < lines[0]["loss"]
