@@ -84,7 +84,7 @@ def test_every_scheme_named_among_the_rivals_exists():
 
 
 def test_released_presets_really_do_what_the_document_says():
-    assert presets()["released-mnli"]["weights"] == {"gold": 0.5}
+    assert presets()["released-mnli"]["weights"] == {"gold": 0.5, "prediction": pytest.approx(1 / 3)}
     assert presets()["released-mnli"]["mask_padding"] is False
     assert presets()["released-mnli"]["norm_scope"] == "batch"
     assert presets()["paper-qnli"]["seed"] == 101

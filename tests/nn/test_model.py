@@ -19,6 +19,7 @@ from transformers import (
 from bibert.errors import SchemeError
 from bibert.nn.binarization import binarize
 from bibert.nn.config import BiBertConfig, as_scheme
+from bibert.nn.functional import exact_layer_norm
 from bibert.nn.loading import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification, BiBertModel, label_loss
 from bibert.nn.schemes import SCHEMES
@@ -175,6 +176,25 @@ def test_pooler_and_classifier_of_a_student_are_evaluated_in_float64(new_model, 
     head = student.classifier
     exact = pooled.double() @ head.weight.double().T + head.bias.double()
     assert torch.equal(student(**batch).logits, exact.float())
+
+
+@torch.no_grad()
+def test_embeddings_are_summed_in_the_order_of_the_contract(new_model, new_batch):
+    embeddings = binarize(new_model(), "bibert").eval().bert.embeddings
+    ids, types = (new_batch((12, 7))[name] for name in ("input_ids", "token_type_ids"))
+    rows = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(types)
+    rows = rows + embeddings.position_embeddings(torch.arange(12))
+    norm = embeddings.LayerNorm
+    assert torch.equal(embeddings(ids, types), exact_layer_norm(rows, norm.weight, norm.bias, norm.eps))
+
+
+@torch.no_grad()
+def test_gelu_does_not_turn_the_sign_of_a_very_negative_value(new_model):
+    layer = binarize(new_model(), "bibert").eval().bert.encoder.layer[0]
+    layer.intermediate.dense.bias.fill_(-100.0)
+    inner = layer.intermediate(torch.randn(2, 5, 32))
+    assert (torch.nn.functional.gelu(inner) == 0).any()
+    assert (layer.output.dense.input_quantizer(inner).levels == -1).all()
 
 
 def test_a_configuration_takes_a_scheme_by_name_as_values_or_as_itself():

@@ -1,4 +1,7 @@
-"""Two processes on half a batch each: the same loss curve and the same model as one process on the whole batch."""
+"""Two processes on half a batch each: the same loss curve and the same model as one process on the whole batch.
+
+The two are told to stop in the middle of the second of three epochs, and go on from there.
+"""
 
 import json
 import os
@@ -25,9 +28,9 @@ RECIPE = Recipe(learning_rate=1e-3, epochs=3, batch_size=16, max_length=16, eval
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
-    """The run folders of both schemes, trained under torchrun."""
+    """The run folders of both schemes, trained under torchrun, with an interruption."""
     folder = tmp_path_factory.mktemp("two")
-    job = {"schemes": SCHEMES, "teacher": teacher, "data": data, "recipe": RECIPE}
+    job = {"schemes": SCHEMES, "teacher": teacher, "data": data, "recipe": RECIPE, "interrupted_at": 5}
     (folder / "job.pickle").write_bytes(pickle.dumps(job))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT, folder]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

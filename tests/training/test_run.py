@@ -1,5 +1,6 @@
 """The run folder: one request each, what a finished run answers, and a log that a kill does not spoil."""
 
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +128,14 @@ def test_a_full_disk_is_named_when_the_model_is_saved(tmp_path: Path, start: Pat
     with pytest.raises(CheckpointError, match=r"the disk is full, about [\d,]+ bytes are needed and 17 are free"):
         save_classifier(load_classifier(start), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named_when_the_log_does_not_fit(tmp_path: Path):
+    refusal = rf"{tmp_path}: the disk is full"
+    with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, REQUEST):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(PermissionError), opened(tmp_path, REQUEST):
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_the_fingerprint_sees_every_change_of_the_data():

@@ -21,14 +21,6 @@ def say(text: str) -> None:
     messages.print(text, markup=False, soft_wrap=not messages.is_terminal)
 
 
-def quiet_libraries() -> None:
-    """Keep the bars and notices of transformers off the terminal; a command shows its own progress."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-
-
 def print_table(table: Table) -> None:
     """Write a table of results to stdout, uncut where stdout is not a terminal."""
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE).print(table)
@@ -42,12 +34,12 @@ def print_json(value: Any) -> None:
 
 def progress() -> Progress:
     """A progress bar on stderr with what is done, the time gone and the time left."""
-    whole = {"no_wrap": True, "min_width": len("0:00:00")}  # on a narrow terminal the words shrink, not the times
+    width = len("0:00:00")  # on a narrow terminal the words shrink, not the times
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=12),
-        MofNCompleteColumn(table_column=Column(**whole)),
-        TimeElapsedColumn(table_column=Column(**whole)),
-        TimeRemainingColumn(table_column=Column(**whole)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=width)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=width)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=width)),
         console=messages,
     )

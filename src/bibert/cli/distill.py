@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from bibert.cli.console import quiet_libraries
 from bibert.cli.options import DataOptions, Json, Output, SchemeName, TrainingOptions, with_option_groups
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
@@ -24,11 +23,11 @@ def distill(
     Example: bibert distill reviews.csv --teacher runs/teacher/model --scheme bibert -o runs/student
     """
     require_extra("train", "bibert distill")
-    quiet_libraries()
-    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
     from bibert.training.distiller import distill as run
 
+    quiet_libraries()
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()

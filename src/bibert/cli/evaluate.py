@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from bibert.cli.console import quiet_libraries
 from bibert.cli.options import DataOptions, Json, with_option_groups
 from bibert.errors import require_extra
 
@@ -22,11 +21,12 @@ def evaluate(
     Example: bibert evaluate test.csv --model runs/reviews/student/model
     """
     require_extra("train", "bibert evaluate")
-    quiet_libraries()
+    from bibert.cli.progress import quiet_libraries
     from bibert.cli.results import show_metrics
     from bibert.nn.loading import load_classifier
     from bibert.training.evaluate import evaluate as score
 
+    quiet_libraries()
     classifier = load_classifier(model)
     splits, names = data.load_for_scoring(classifier.label_names)
     metrics = {

@@ -1,6 +1,5 @@
 """`bibert finetune`: the teacher."""
 
-from bibert.cli.console import quiet_libraries
 from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TeacherOptions, with_option_groups
 from bibert.errors import require_extra
 
@@ -14,11 +13,11 @@ def finetune(
     Example: bibert finetune reviews.csv --checkpoint path/to/bert -o runs/teacher
     """
     require_extra("train", "bibert finetune")
-    quiet_libraries()
-    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
     from bibert.training.teacher import finetune as run
 
+    quiet_libraries()
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
     metrics = run(checkpoint, texts, output, recipe, [TrainingProgress("teacher")], **arguments)

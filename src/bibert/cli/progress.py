@@ -5,10 +5,17 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
+from transformers.utils import logging
 
 from bibert.cli.console import messages, progress, say
 
 SECONDS_BETWEEN_LINES = 30.0
+
+
+def quiet_libraries() -> None:
+    """Keep the bars and notices of transformers off the terminal; a command shows its own progress."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 class TrainingProgress(TrainerCallback):  # type: ignore[misc]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, quiet_libraries, say
+from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import Json
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def quickstart(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the models and logs.")] = Path(
-        "quickstart"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the models and logs.")] = Path("quickstart"),
     seed: Annotated[int, typer.Option(help="Seed of the sentences and the weights.")] = 0,
     json: Json = False,
 ) -> None:
@@ -28,11 +26,11 @@ def quickstart(
     The sentences are generated, with negation, contrast and word order, so that counting words is not enough.
     """
     require_extra("train", "bibert quickstart")
-    quiet_libraries()
-    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.training.quickstart import DEV_ROWS, TRAIN_ROWS
     from bibert.training.quickstart import quickstart as run
 
+    quiet_libraries()
     say(f"generating {TRAIN_ROWS} sentences to learn from and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)

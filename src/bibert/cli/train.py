@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from bibert.cli.console import quiet_libraries
 from bibert.cli.options import (
     Checkpoint,
     DataOptions,
@@ -35,13 +34,13 @@ def train(
     Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
     """
     require_extra("train", "bibert train")
-    quiet_libraries()
-    from bibert.cli.progress import TrainingProgress
+    from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
     from bibert.training.distiller import distill
     from bibert.training.recipe import load_recipe
     from bibert.training.teacher import finetune
 
+    quiet_libraries()
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     shared = {"max_length": recipe.max_length, "seed": recipe.seed}

@@ -21,7 +21,8 @@ def split_ternary(weight: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor
     """Two latent weights whose binarized sum is the ternary `weight` and whose sum is `weight`.
 
     Where TWN(w) is not 0: a·w and (1 - a)·w. Where it is: w + c and -c for w > 0, c and w - c for w ≤ 0. The two
-    numbers a and c, one pair per scale, make both halves have the same mean size.
+    numbers a and c, one pair per scale, make both halves have the same mean size. This needs 0 < a < 1: the sum of
+    the small weights must be less than the summed size of the large ones, as it is unless they all lean to one side.
 
     Args:
         weight: the latent weight.

@@ -131,6 +131,19 @@ def _disk_full(target: Path, needed: int, free: int) -> CheckpointError:
 
 
 @contextmanager
+def full_disk_named(folder: Path) -> Iterator[None]:
+    """Say which folder is on the full disk, where a log or a note inside the block does not fit any more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise CheckpointError(
+            f"{error.filename or folder}: the disk is full; make room and run the same again: it goes on"
+        ) from error
+
+
+@contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process; a second run in the same folder is refused."""
     if folder.exists() and not folder.is_dir():

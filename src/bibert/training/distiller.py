@@ -109,6 +109,9 @@ def distill(
 
     Returns:
         The dev metrics of the best student, as `{"dev_accuracy": 0.9, …}`.
+
+    Raises:
+        Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)

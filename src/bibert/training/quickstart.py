@@ -56,8 +56,7 @@ def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
     teacher = output / "teacher"
     taught = finetune(start, data, teacher, TEACHER, watch("teacher"))
     learned = {
-        scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, watch(scheme))
-        for scheme in STUDENTS
+        scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, watch(scheme)) for scheme in STUDENTS
     }
     return Quickstart(
         bag_of_words=bag_of_words_accuracy(data),

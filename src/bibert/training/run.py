@@ -26,7 +26,16 @@ from bibert.data.examples import TextData
 from bibert.errors import CheckpointError
 from bibert.files import fsync_folder, write_whole
 from bibert.nn.loading import Classifier
-from bibert.training.checkpoints import MANIFEST, digest, disk_space, locked, read_json, write_json, write_manifest
+from bibert.training.checkpoints import (
+    MANIFEST,
+    digest,
+    disk_space,
+    full_disk_named,
+    locked,
+    read_json,
+    write_json,
+    write_manifest,
+)
 
 PACKAGES = ("bibert", "torch", "transformers", "accelerate", "numpy")
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
@@ -78,7 +87,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
     if not is_main_process():
         yield run
         return
-    with locked(folder):
+    with locked(folder), full_disk_named(folder):
         if run.holds_something():
             _check_same_request(run, request)
         else:

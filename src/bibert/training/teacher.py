@@ -45,6 +45,9 @@ def finetune(
 
     Returns:
         The dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
+
+    Raises:
+        Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
     """
     request = {
         "command": "finetune",

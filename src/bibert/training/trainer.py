@@ -193,7 +193,11 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
 
 
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
-    """The Trainer's arguments for a recipe; checkpoints go to `folder`."""
+    """The Trainer's arguments for a recipe; checkpoints go to `folder`.
+
+    Several processes share each batch evenly, so the loss is that of one process, but for two cases: accelerate
+    fills up the last batch of an epoch from its beginning, and `norm_scope = "batch"` sees the own share only.
+    """
     interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -241,7 +245,7 @@ def _has_accelerator() -> bool:
 
 
 class _EpochOrder(TrainerCallback):  # type: ignore[misc]
-    """Tells the sampler which epoch it is; the data loader of a distributed run does not."""
+    """Tells the sampler which epoch it is; the data loader of a distributed run that is resumed does not."""
 
     def __init__(self, sampler: LengthGroupedSampler) -> None:
         self.sampler = sampler
