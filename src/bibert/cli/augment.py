@@ -3,22 +3,16 @@
 Options, loading of what they name, and progress live here; the augmentation itself is `data.augment`.
 """
 
-import time
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bibert.cli.console import messages, progress
+from bibert.cli.console import say, tracked
 from bibert.errors import BibertError, require_extra
 
 if TYPE_CHECKING:
     from bibert.data.candidates import Candidates
-
-Item = TypeVar("Item")
-SECONDS_BETWEEN_LINES = 10.0
 
 
 def augment(
@@ -61,9 +55,9 @@ def augment(
     _check_output(source, output)
     rows_of = load_rows(source, Columns(text_column, pair_column, label_column), task)
     words = _load_candidates(mlm, glove)
-    groups = _show_progress(augment_rows(rows_of.rows, words, config), len(rows_of.rows))
+    groups = tracked(augment_rows(rows_of.rows, words, config), len(rows_of.rows), "augmenting")
     written = save_rows(output, rows_of.layout, groups)
-    messages.print(f"{output}: {written} rows from {len(rows_of.rows)}")
+    say(f"{output}: {written} rows from {len(rows_of.rows)}")
 
 
 def _check_output(source: Path, output: Path) -> None:
@@ -89,23 +83,3 @@ def _load_candidates(mlm: str | None, glove: Path | None) -> "Candidates":
     from bibert.data.masked_lm import load_masked_lm
 
     return Candidates(load_masked_lm(mlm), vectors)
-
-
-def _show_progress(groups: Iterable[Item], total: int) -> Iterator[Item]:
-    """Pass everything on, with a bar on a terminal and a line from time to time elsewhere."""
-    if not messages.is_terminal:
-        yield from _say_progress(groups, total)
-        return
-    with progress() as bar:
-        yield from bar.track(groups, total=total, description="augmenting")
-
-
-def _say_progress(groups: Iterable[Item], total: int) -> Iterator[Item]:
-    start = said = time.monotonic()
-    for done, group in enumerate(groups, start=1):
-        yield group
-        now = time.monotonic()
-        if now - said >= SECONDS_BETWEEN_LINES:
-            said = now
-            left = timedelta(seconds=round((now - start) / done * (total - done)))
-            messages.print(f"augmenting: {done} of {total} rows, {left} left")

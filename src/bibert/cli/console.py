@@ -5,12 +5,18 @@ So `bibert schemes --json > table.json` holds the table and nothing else, and a 
 
 import json
 import sys
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+Item = TypeVar("Item")
+
+SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
 WIDTH_OF_A_PIPE = 200  # a file or a log has no width; rich would cut a table at 80 columns
 
 messages = Console(stderr=True, highlight=False)
@@ -43,3 +49,23 @@ def progress() -> Progress:
         TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=width)),
         console=messages,
     )
+
+
+def tracked(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+    """Pass everything on, with a bar on a terminal and a line from time to time elsewhere."""
+    if not messages.is_terminal:
+        yield from _said(items, total, title)
+        return
+    with progress() as bar:
+        yield from bar.track(items, total=total, description=title)
+
+
+def _said(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+    start = said = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said = now
+            left = timedelta(seconds=round((now - start) / done * (total - done)))
+            say(f"{title}: {done} of {total}, {left} left")

@@ -1,10 +1,12 @@
 """`bibert evaluate`: the score of a trained model."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bibert.cli.console import tracked
 from bibert.cli.options import DataOptions, Json, with_option_groups
 from bibert.errors import require_extra
 
@@ -28,11 +30,12 @@ def evaluate(
 
     quiet_libraries()
     classifier = load_classifier(model)
+    watch = partial(tracked, title="scoring")
     splits, names = data.load_for_scoring(classifier.label_names)
     metrics = {
         f"{split}_{metric}": value
         for split, rows in splits.items()
-        for metric, value in score(classifier, rows, names, max_length).items()
+        for metric, value in score(classifier, rows, names, max_length, watch=watch).items()
     }
     name = classifier.model.config.quantization.name
     show_metrics({name: metrics}, {name: model}, json)

@@ -1,15 +1,14 @@
 """Showing a training: a progress bar with loss, dev score and time left on a terminal, plain lines elsewhere."""
 
 import time
+from datetime import timedelta
 from typing import Any
 
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from bibert.cli.console import messages, progress, say
-
-SECONDS_BETWEEN_LINES = 30.0
+from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 
 
 def quiet_libraries() -> None:
@@ -80,13 +79,18 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
             self.bar.stop()
             self.bar = self.task = None
         best = "" if state.best_metric is None else f", best dev score {state.best_metric:.4f}"
-        self._say(f"{state.global_step} steps in {_clock(time.monotonic() - self.started)}{best}")
+        self._say(f"{state.global_step} steps in {timedelta(seconds=round(time.monotonic() - self.started))}{best}")
 
     def _line(self, state: Any) -> None:
         self.last_line = time.monotonic()
         done = max(state.global_step - self.first_step, 1)
         left = (self.last_line - self.started) / done * (state.max_steps - state.global_step)
-        facts = [f"step {state.global_step}/{state.max_steps}", self.loss, self.score, f"{_clock(left)} left"]
+        facts = [
+            f"step {state.global_step}/{state.max_steps}",
+            self.loss,
+            self.score,
+            f"{timedelta(seconds=round(left))} left",
+        ]
         self._say(", ".join(fact for fact in facts if fact))
 
     def _description(self) -> str:
@@ -94,9 +98,3 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
 
     def _say(self, text: str) -> None:
         say(f"{self.title}: {text}")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -3,7 +3,8 @@
 Metrics come from scikit-learn and scipy; this module only names them and says what they take.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from bibert.errors import DataError
 from bibert.nn.loading import Classifier
 
 Array = npt.NDArray[np.generic]
+Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the rows of a batch, and the batch
+Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
 
 
 def _correlation(function: Callable[[Array, Array], tuple[float, float]], predicted: Array, gold: Array) -> float:
@@ -53,16 +56,24 @@ def score(logits: npt.NDArray[np.float32], labels: Array, names: Sequence[str]) 
 
 
 def evaluate(
-    classifier: Classifier, split: Split, names: Sequence[str], max_length: int = 128, batch_size: int = 64
+    classifier: Classifier, split: Split, names: Sequence[str], max_length: int = 128, *, watch: Watch | None = None
 ) -> dict[str, float]:
-    """The named metrics of a model on a split, in eval mode."""
-    return score(predict_logits(classifier, split, max_length, batch_size), np.asarray(split.labels), names)
+    """The named metrics of a model on a split, in eval mode; `watch` as in `predict_logits`."""
+    return score(predict_logits(classifier, split, max_length, watch=watch), np.asarray(split.labels), names)
 
 
 def predict_logits(
-    classifier: Classifier, split: Split, max_length: int = 128, batch_size: int = 64
+    classifier: Classifier, split: Split, max_length: int = 128, batch_size: int = 64, *, watch: Watch | None = None
 ) -> npt.NDArray[np.float32]:
-    """The logits of every row, in order, in eval mode."""
+    """The logits of every row, in order, in eval mode.
+
+    Args:
+        classifier: the model.
+        split: the texts.
+        max_length: tokens of one text; longer ones are cut.
+        batch_size: texts at a time.
+        watch: passes the batches on and may show how far they are, given how many there are.
+    """
     model, tokenizer = classifier.model, classifier.tokenizer
     if model.config.num_labels > 1 and max(split.labels, default=0) >= model.config.num_labels:
         raise DataError(
@@ -73,7 +84,8 @@ def predict_logits(
     out = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
     was_training = model.training
     model.eval()
-    for rows, batch in batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size):
+    batches = batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size)
+    for rows, batch in batches if watch is None else watch(batches, math.ceil(len(encoded) / batch_size)):
         inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
         with torch.no_grad():
             out[rows] = model(**inputs).logits.cpu().numpy()
@@ -81,9 +93,7 @@ def predict_logits(
     return out
 
 
-def batches_by_length(
-    encoded: EncodedSplit, collate: Collator, batch_size: int
-) -> Iterator[tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]]:
+def batches_by_length(encoded: EncodedSplit, collate: Collator, batch_size: int) -> Iterator[Batch]:
     """Batches of rows of similar length, with the row numbers of each."""
     order = np.argsort(encoded.lengths, kind="stable")
     for start in range(0, len(order), batch_size):

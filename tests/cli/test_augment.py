@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bibert.cli import app as program
-from bibert.cli import augment as command
+from bibert.cli import console
 
 GLOVE = "film 10 0\nmovie 10 1\npicture 10 2\ndull -10 0\nboring -10 1\nslow -10 2\n"
 
@@ -61,10 +61,10 @@ def test_a_masked_lm_is_loaded_from_a_folder(here):
 
 @pytest.mark.usefixtures("here")
 def test_plain_lines_with_the_time_left_are_said_where_there_is_no_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(command, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     assert run("train.tsv", "-o", "out.tsv", "--glove", "glove.txt") == 0
     said = capsys.readouterr().err
-    assert re.search(r"augmenting: 2 of 5 rows, \d+:\d\d:\d\d left", said)
+    assert re.search(r"augmenting: 2 of 5, \d+:\d\d:\d\d left", said)
 
 
 BAD_CALLS = {
