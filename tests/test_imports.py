@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import bibert
+from bibert.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy", "pandas", "pyarrow"}
@@ -49,6 +50,14 @@ def test_a_light_module_loads_nothing_heavy(module):
 def test_the_help_of_the_program_loads_nothing_heavy():
     loaded = modules_loaded_by("import sys; sys.argv = ['bibert', '--help']; from bibert.cli import main; main()")
     assert "typer" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_loads_nothing_heavy(command):
+    loaded = modules_loaded_by(
+        f"import sys; sys.argv = ['bibert', {command!r}, '--help']; from bibert.cli import main; main()"
+    )
     assert loaded & HEAVY == set()
 
 

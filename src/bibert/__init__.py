@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
     from bibert.data.glue import load_glue
     from bibert.data.tables import load_table
@@ -23,6 +24,7 @@ __all__ = [
     "SCHEMES",
     "BiBertForSequenceClassification",
     "BibertError",
+    "Columns",
     "Scheme",
     "Split",
     "TextData",
@@ -41,6 +43,7 @@ _HOME_OF = {
     "BiBertForSequenceClassification": "bibert.nn.model",
     "binarize": "bibert.nn.binarization",
     "load_classifier": "bibert.nn.loading",
+    "Columns": "bibert.data.columns",
     "Split": "bibert.data.examples",
     "TextData": "bibert.data.examples",
     "load_glue": "bibert.data.glue",

@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -131,6 +134,22 @@ def other_vocabulary(place):
     return place / "bigger"
 
 
+def other_words(place):
+    """The model with a tokenizer of other, fewer words."""
+    shutil.copytree(place / "start", place / "other", dirs_exist_ok=True)
+    train_tokenizer(["some other words"]).save_pretrained(place / "other")
+    return place / "other"
+
+
+def deeper(place):
+    """An untrained BERT with the same tokenizer and one layer more."""
+    shutil.copytree(place / "start", place / "deeper", dirs_exist_ok=True)
+    config = BiBertConfig.from_pretrained(place / "start")
+    config.num_hidden_layers += 1
+    BiBertForSequenceClassification(config).save_pretrained(place / "deeper")
+    return place / "deeper"
+
+
 # Each: what to call, and what the one line must name.
 MISTAKES = {
     "missing file": (lambda p: ["finetune", p / "no.csv", "-c", p / "start"], "no.csv"),
@@ -182,6 +201,18 @@ MISTAKES = {
         lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--set", "weights.hiden=1"],
         "'hidden'",
     ),
+    "student to fine-tune": (
+        lambda p: ["finetune", p / "train.csv", "-c", p / "run/student/model"],
+        "a student of the scheme 'bibert'",
+    ),
+    "start with another tokenizer": (
+        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--start", other_words(p)],
+        "the teacher's vocabulary",
+    ),
+    "start of another depth": (
+        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--start", deeper(p), *SHORT],
+        "the teacher has 2 layers, the student 3",
+    ),
     "teacher of other labels": (lambda p: ["distill", p / "train.csv", "-t", p / "start"], "LABEL_0"),
 }
 
@@ -199,8 +230,32 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, place, capsys)
     assert named in last
     assert "Traceback" not in captured.err
     assert captured.out == ""
-    assert not (place / "never" / "model").exists()
-    assert not list((place / "never").glob("stages/*/checkpoint-*"))
+    assert not (place / "never").exists()
+
+
+def test_a_shallower_student_is_made_from_its_own_start(place, trained):
+    shallow = place / "shallow"
+    shutil.copytree(place / "start", shallow)
+    config = BiBertConfig.from_pretrained(shallow)
+    config.num_hidden_layers = 1
+    BiBertForSequenceClassification(config).save_pretrained(shallow)
+    words = ["distill", place / "train.csv", "-t", trained / "teacher" / "model", "--start", shallow]
+    assert called([*words, "-o", place / "one-layer", *SHORT]) == 0
+    student = BiBertConfig.from_pretrained(place / "one-layer" / "model")
+    assert (student.num_hidden_layers, student.quantization.name) == (1, "bibert")
+
+
+@pytest.mark.slow
+def test_two_processes_train_teacher_and_student_one_after_the_other(place):
+    """The student of the second process must not start before the first one has saved the teacher."""
+    words = ["train", place / "train.csv", "-c", place / "start", "-o", place / "two", *SHORT, "--set", "max_steps=4"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "bibert"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    command = [*map(str, [*torchrun, *words, "--teacher-recipe", teacher_recipe(place)])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("dev accuracy") == 1
+    assert (place / "two" / "student" / "model" / "model.safetensors").is_file()
 
 
 def test_another_recipe_in_the_same_folder_is_refused_with_both_values(place, trained, capsys):

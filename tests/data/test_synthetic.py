@@ -71,7 +71,7 @@ def test_the_data_describe_themselves():
     assert data.metrics == ("accuracy",)
     assert data.train.pairs is None
     assert set(data.train.labels) == {0.0, 1.0}
-    assert not data.is_regression
+    assert data.label_names
 
 
 def test_a_bag_of_words_learns_something_but_stays_below_three_quarters():

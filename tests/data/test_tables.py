@@ -174,7 +174,7 @@ def test_json_values_are_labels_too(write):
 def test_whole_numbers_are_scores_when_asked(write):
     path = write("a.tsv", "text\tstars\na\t5\nb\t3\n")
     data = load_table(path, path, regression=True)
-    assert data.is_regression
+    assert data.label_names == ()
     assert data.train.labels == (5.0, 3.0)
     assert data.metrics == ("spearman", "pearson")
 

@@ -54,7 +54,7 @@ def scores() -> TextData:
 
     marks = ("bad", "fair", "good")
     dev = {"dev": paired(_split(24, 3, marks))}
-    return TextData("scores", paired(_split(64, 2, marks)), dev, (), ("pearson_spearman", "pearson"), "made up")
+    return TextData("scores", paired(_split(64, 2, marks)), dev, (), ("spearman", "pearson"), "made up")
 
 
 @pytest.fixture(scope="session")

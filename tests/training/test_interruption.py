@@ -52,7 +52,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_and_it_resumes_to_the_same_weig
 ):
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=rf"stopped by {signal.Signals(number).name} after step {step + 1}") as end:
-        distill(teacher, "bibert", data, tmp_path, RECIPE, [SendsASignal(number, step)])
+        distill(teacher, "bibert", data, tmp_path, RECIPE, callbacks=[SendsASignal(number, step)])
     assert end.value.exit_code == end.value.code == code
     newest = checkpoints_of(tmp_path / "stages" / "dmd")[-1]
     assert newest.name == f"checkpoint-{step + 1}"
@@ -66,7 +66,7 @@ def test_a_signal_after_the_last_step_is_not_lost(
     teacher: Path, data: TextData, tmp_path: Path, weights_of: Callable, expected: bytes
 ):
     with pytest.raises(Interrupted):
-        distill(teacher, "bibert", data, tmp_path, RECIPE, [SendsItInTheLastEvaluation()])
+        distill(teacher, "bibert", data, tmp_path, RECIPE, callbacks=[SendsItInTheLastEvaluation()])
     distill(teacher, "bibert", data, tmp_path, RECIPE)
     assert weights_of(tmp_path / "model") == expected
 

@@ -30,6 +30,6 @@ if __name__ == "__main__":
     for scheme in job["schemes"]:
         arguments = (job["teacher"], scheme, job["data"], folder / scheme, job["recipe"])
         with suppress(Interrupted):
-            distill(*arguments, [SignalsTheLastProcess(job["interrupted_at"])])
+            distill(*arguments, callbacks=[SignalsTheLastProcess(job["interrupted_at"])])
             raise SystemExit("the run was not interrupted")
         distill(*arguments)

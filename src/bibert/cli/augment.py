@@ -44,7 +44,8 @@ def augment(
 ) -> None:
     """Write an augmented copy of a training set: each row, then variants of it with some words replaced.
 
-    The new file has the columns of INPUT under their old names, so it can stand in for INPUT in every other command.
+    The new file holds the text and label columns of INPUT under their old names, so it can stand in for INPUT in
+    training. For a GLUE task write it beside train.tsv and name it with --train-file.
 
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """

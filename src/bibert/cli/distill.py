@@ -16,6 +16,13 @@ def distill(
     data: DataOptions,
     training: TrainingOptions,
     scheme: SchemeName = "bibert",
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="A full-precision BERT to make the student from, such as a shallower one; the teacher if not given.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Binarize a teacher by a scheme and distill it: the student.
@@ -31,5 +38,6 @@ def distill(
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
-    metrics = run(teacher, row, texts, output, recipe, [TrainingProgress(scheme)], **arguments)
+    callbacks = [TrainingProgress(scheme)]
+    metrics = run(teacher, row, texts, output, recipe, start=start, callbacks=callbacks, **arguments)
     show_metrics({scheme: metrics}, {scheme: output / "model"}, json)

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import tracked
-from bibert.cli.options import DataOptions, Json, with_option_groups
+from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import require_extra
 
 
 @with_option_groups
 def evaluate(
     model: Annotated[Path, typer.Option("--model", "-m", help="Folder of a teacher or student.")],
-    data: DataOptions,
+    data: ScoringOptions,
     max_length: Annotated[int, typer.Option(help="Tokens per text; longer ones are cut.")] = 128,
     json: Json = False,
 ) -> None:
@@ -31,7 +31,7 @@ def evaluate(
     quiet_libraries()
     classifier = load_classifier(model)
     watch = partial(tracked, title="scoring")
-    splits, names = data.load_for_scoring(classifier.label_names)
+    splits, names = data.load_splits(classifier.label_names)
     metrics = {
         f"{split}_{metric}": value
         for split, rows in splits.items()

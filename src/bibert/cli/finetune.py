@@ -20,5 +20,5 @@ def finetune(
     quiet_libraries()
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
-    metrics = run(checkpoint, texts, output, recipe, [TrainingProgress("teacher")], **arguments)
+    metrics = run(checkpoint, texts, output, recipe, callbacks=[TrainingProgress("teacher")], **arguments)
     show_metrics({"teacher": metrics}, {"teacher": output / "model"}, json)

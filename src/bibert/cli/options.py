@@ -17,7 +17,7 @@ import typer
 from bibert.cli.console import say
 from bibert.data.columns import Columns
 from bibert.data.examples import Split, TextData
-from bibert.data.glue import get_task, load_glue, load_glue_dev, load_glue_from_hub
+from bibert.data.glue import TRAIN_FILE, get_task, load_glue, load_glue_dev, load_glue_from_hub
 from bibert.data.report import describe
 from bibert.data.tables import load_split, load_table, metrics_for
 from bibert.errors import DataError, RecipeError, require_extra
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it goes on.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
-SchemeName = Annotated[str, typer.Option("--scheme", "-s", help="A row of `bibert schemes`.")]
+SchemeName = Annotated[
+    str,
+    typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or 'baseline_quantile(P)' for any percentage P."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -35,41 +38,34 @@ def _option(help_text: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help_text, show_default=False, **settings)
 
 
-@dataclass(frozen=True)
-class DataOptions:
-    """Which labelled text."""
+def _data(what: str) -> Any:
+    return typer.Argument(
+        help=f"{what} (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
+        "leave it out to fetch the task from the Hub.",
+        show_default=False,
+    )
 
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Training file (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
-            "leave it out to fetch the task from the Hub.",
-            show_default=False,
-        ),
-    ] = None
-    dev: Annotated[Path | None, _option("Dev file. Without it a tenth of the training rows is set aside.")] = None
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Which labelled text a model is scored on."""
+
+    data: Annotated[Path | None, _data("File to score")] = None
     task: Annotated[str | None, _option("A GLUE task, such as sst-2, instead of a file.")] = None
     text_column: Annotated[str, _option("Column of the text; found by name if not given.")] = ""
     pair_column: Annotated[str, _option("Column of the second text of a pair.")] = ""
     label_column: Annotated[str, _option("Column of the label or score.")] = ""
-    regression: Annotated[
-        bool | None, _option("Labels are scores, or classes; inferred if not said.", "--regression/--classes")
-    ] = None
 
-    def load(self) -> TextData:
-        """Read the data."""
+    def load_splits(self, label_names: tuple[str, ...]) -> tuple[dict[str, Split], tuple[str, ...]]:
+        """The splits and metrics for a model that knows `label_names`: dev sets of a task, or all rows of a file."""
         if self.task is not None:
-            return load_glue_from_hub(self.task) if self.data is None else load_glue(self.task, self.data)
-        if self.data is None:
-            raise DataError("no data: give a training file, or a GLUE task with --task")
-        return load_table(self.data, self.dev, self._columns, self.regression)
-
-    def load_for_scoring(self, label_names: tuple[str, ...]) -> tuple[dict[str, Split], tuple[str, ...]]:
-        """The splits and metrics to score a model on that knows `label_names`: dev sets, or all rows of a file."""
-        if self.task is not None:
+            self._refuse_options_of_a_file()
             task = get_task(self.task)
             if task.label_names != label_names:
-                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}")
+                raise DataError(
+                    f"{task.name} has the labels {task.label_names}, the model {label_names}; "
+                    "score it on the task it was trained for"
+                )
             splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
             return splits, task.metrics
         if self.data is None:
@@ -79,6 +75,54 @@ class DataOptions:
     @property
     def _columns(self) -> Columns:
         return Columns(self.text_column, self.pair_column, self.label_column)
+
+    def _options_of_a_file(self) -> dict[str, Any]:
+        columns = self._columns
+        return {"--text-column": columns.text, "--pair-column": columns.pair, "--label-column": columns.label}
+
+    def _refuse_options_of_a_file(self) -> None:
+        """A task knows its own files and columns; an option that says otherwise is not passed over in silence."""
+        given = [name for name, value in self._options_of_a_file().items() if value not in (None, "")]
+        if given:
+            raise DataError(f"{given[0]} does not go with --task: {self.task} has its own; leave it out")
+
+
+@dataclass(frozen=True)
+class DataOptions(ScoringOptions):
+    """Which labelled text a model is trained on."""
+
+    data: Annotated[Path | None, _data("Training file")] = None
+    train_file: Annotated[
+        str | None, _option("With --task: another training file in its folder, such as train_aug.tsv.")
+    ] = None
+    dev: Annotated[Path | None, _option("Dev file. Without it a tenth of the training rows is set aside.")] = None
+    regression: Annotated[
+        bool | None, _option("Labels are scores, or classes; inferred if not said.", "--regression/--classes")
+    ] = None
+
+    def load(self) -> TextData:
+        """Read the data."""
+        if self.task is not None:
+            return self._load_task(self.task)
+        if self.data is None:
+            raise DataError("no data: give a training file, or a GLUE task with --task")
+        if self.train_file is not None:
+            raise DataError(
+                f"--train-file {self.train_file} goes with --task only; give the file in place of {self.data}"
+            )
+        return load_table(self.data, self.dev, self._columns, self.regression)
+
+    def _load_task(self, task: str) -> TextData:
+        self._refuse_options_of_a_file()
+        if self.data is not None:
+            return load_glue(task, self.data, self.train_file or TRAIN_FILE)
+        if self.train_file is not None:
+            raise DataError(f"--train-file {self.train_file} needs the folder of GLUE's TSV files; give the folder too")
+        return load_glue_from_hub(task)
+
+    def _options_of_a_file(self) -> dict[str, Any]:
+        flag = "--regression" if self.regression else "--classes"
+        return {**super()._options_of_a_file(), "--dev": self.dev, flag: self.regression}
 
     def load_and_report(self) -> TextData:
         """Read the data and say what it is, before hours are spent on it."""

@@ -4,6 +4,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
 from transformers.utils import logging
@@ -12,8 +14,13 @@ from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 
 
 def quiet_libraries() -> None:
-    """Keep the bars and notices of transformers off the terminal; a command shows its own progress."""
-    logging.disable_progress_bar()
+    """Keep the bars and notices of transformers off the terminal; a command shows its own progress.
+
+    The bars of downloads stay: a checkpoint from the Hub takes minutes, and nothing of ours shows them.
+    """
+    logging.disable_progress_bar()  # of downloads too
+    if messages.is_terminal and not HF_HUB_DISABLE_PROGRESS_BARS:
+        enable_progress_bars()
     logging.set_verbosity_error()
 
 

@@ -51,9 +51,16 @@ def train(
         texts,
         output / "teacher",
         load_recipe(teacher_recipe, shared),
-        [TrainingProgress("teacher")],
+        callbacks=[TrainingProgress("teacher")],
         **arguments,
     )
-    student = output / "student"
-    learned = distill(folders["teacher"], row, texts, student, recipe, [TrainingProgress(scheme)], **arguments)
+    learned = distill(
+        folders["teacher"],
+        row,
+        texts,
+        output / "student",
+        recipe,
+        callbacks=[TrainingProgress(scheme)],
+        **arguments,
+    )
     show_metrics({"teacher": taught, scheme: learned}, folders, json)

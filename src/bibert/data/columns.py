@@ -3,7 +3,6 @@
 Reading files is in `readers`; putting train and dev together is in `tables`.
 """
 
-import logging
 import math
 import re
 from collections.abc import Sequence
@@ -11,8 +10,6 @@ from dataclasses import dataclass
 
 from bibert.data.readers import Table, shown
 from bibert.errors import DataError
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,9 +70,7 @@ def find_columns(table: Table, wanted: Columns) -> Columns:
         pair = pair or by_lower.get(second, "")
     if not text:
         raise _unknown_column(table, "text", TEXT_NAMES)
-    found = Columns(text, pair, label)
-    logger.info("%s: reading %s of the columns %s", table.origin, found, ", ".join(table.columns))
-    return _distinct(found, table)
+    return _distinct(Columns(text, pair, label), table)
 
 
 def _given(table: Table, name: str) -> str:

@@ -30,8 +30,4 @@ class TextData:
     label_names: tuple[str, ...]  # empty for regression
     metrics: tuple[str, ...]  # rows of training.evaluate.METRICS; the first one selects the best model
     source: Path | str  # the folder, file or Hub name
-
-    @property
-    def is_regression(self) -> bool:
-        """Scores instead of classes."""
-        return not self.label_names
+    columns: tuple[str, ...] = ()  # the columns of a user's file that were read

@@ -13,11 +13,12 @@ from typing import Any
 from bibert.data.columns import Columns, class_ids, scores_of, texts_of
 from bibert.data.examples import Split, TextData
 from bibert.data.readers import Table, read_tsv, shown, table_of_dataset
-from bibert.errors import DataError, did_you_mean, require_extra
+from bibert.errors import DataError, did_you_mean, one_line, require_extra
 
 logger = logging.getLogger(__name__)
 
 HUB_NAME = "nyu-mll/glue"
+TRAIN_FILE = "train.tsv"
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def get_task(name: str) -> GlueTask:
     return TASKS[_key(name)]
 
 
-def load_glue(task: str, folder: Path, train_file: str = "train.tsv") -> TextData:
+def load_glue(task: str, folder: Path, train_file: str = TRAIN_FILE) -> TextData:
     """Read a task from GLUE's TSV files.
 
     Args:
@@ -244,9 +245,9 @@ def _download(task: GlueTask) -> Mapping[str, Any]:
     try:
         parts: Mapping[str, Any] = load_dataset(HUB_NAME, task.key)
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
         raise DataError(
-            f"{HUB_NAME}: cannot load {task.name} ({reason}); check the network, or give a folder of GLUE's TSV files"
+            f"{HUB_NAME}: cannot load {task.name} ({one_line(error)}); "
+            "check the network, or give a folder of GLUE's TSV files"
         ) from None
     return parts
 

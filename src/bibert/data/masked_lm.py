@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers import logging as transformers_logging
 
-from bibert.errors import CheckpointError
+from bibert.errors import CheckpointError, one_line
 
 TOKENS_PER_BATCH = 8192
 
@@ -128,9 +128,8 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
         model, report = _load_weights(checkpoint)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise CheckpointError(
-            f"{checkpoint}: cannot be loaded as a masked LM ({reason}); give a folder with config.json, "
+            f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); give a folder with config.json, "
             "model.safetensors and tokenizer.json, or a name on the Hub"
         ) from error
     missing = sorted(report["missing_keys"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from bibert.errors import DataError, require_extra
+from bibert.errors import DataError, one_line, require_extra
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,7 @@ def _parse_parquet(data: bytes, path: Path) -> Table:
         names = list(arrow.column_names)
         columns = {name: arrow.column(name).to_pylist() for name in dict.fromkeys(names)}
     except (pyarrow.ArrowException, OSError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: is not a readable Parquet file ({reason}); write it again") from None
+        raise DataError(f"{path}: is not a readable Parquet file ({one_line(error)}); write it again") from None
     return Table(str(path), columns)
 
 

@@ -81,12 +81,14 @@ class DataReport:
     name: str
     source: str
     pairs: bool
+    columns: tuple[str, ...]
     splits: tuple[SplitReport, ...]
 
     def lines(self) -> list[str]:
         """The report, ready to print."""
         kind = "text pairs" if self.pairs else "single texts"
-        return [f"{self.name}: {kind} from {self.source}", *(split.line() for split in self.splits)]
+        columns = f", columns {', '.join(self.columns)}" if self.columns else ""
+        return [f"{self.name}: {kind} from {self.source}{columns}", *(split.line() for split in self.splits)]
 
 
 def describe(data: TextData) -> DataReport:
@@ -97,7 +99,7 @@ def describe(data: TextData) -> DataReport:
         _describe_split(name, split, data.label_names, also_in_train=sum(key in in_train for key in _keys(split)))
         for name, split in data.dev.items()
     ]
-    return DataReport(data.name, str(data.source), data.train.pairs is not None, (train, *dev))
+    return DataReport(data.name, str(data.source), data.train.pairs is not None, data.columns, (train, *dev))
 
 
 def _describe_split(name: str, split: Split, label_names: tuple[str, ...], also_in_train: int) -> SplitReport:

@@ -20,7 +20,7 @@ Source = str | Path | DatasetLike | Mapping[str, DatasetLike]
 
 BY_NAME = Columns()
 DEV_NAMES = ("validation", "dev", "valid", "val", "eval")  # what a DatasetDict may call it; a test split is not for us
-TWO_CLASS_METRICS = ("accuracy", "f1")
+TWO_CLASS_METRICS = ("accuracy", "f1")  # F1 of the second class, which is the last in the order of their names
 CLASS_METRICS = ("accuracy",)
 SCORE_METRICS = ("spearman", "pearson")
 
@@ -66,6 +66,7 @@ def load_table(
         label_names=label_names,
         metrics=metrics_for(label_names),
         source=train_table.origin,
+        columns=tuple(name for name in (found.text, found.pair, found.label) if name),
     )
 
 

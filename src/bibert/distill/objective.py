@@ -158,7 +158,8 @@ class Objective:
 
     def __post_init__(self) -> None:
         check_weights(self.weights)
-        if not any(self.weights.values()):
+        object.__setattr__(self, "weights", {name: weight for name, weight in self.weights.items() if weight})
+        if not self.weights:
             raise RecipeError("every distillation term has weight 0: nothing would be learned; give one a weight")
 
     @property

@@ -4,12 +4,11 @@ Bi-Attention itself is a formula and lives in `functional`; here are the project
 rivals. Module names equal Hugging Face's BERT.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bibert.nn.config import BiBertConfig
 from bibert.nn.functional import AttentionResult, attention_scores, bamm, bi_attention, bool_, sign
 from bibert.nn.layers import QuantLinear, layer_norm
 from bibert.nn.quantizers import Scope, activation_quantizer
@@ -21,7 +20,7 @@ BI_ATTENTION = {"bool": bool_, "sign": sign}  # what binarizes the scores where 
 class SoftmaxAttention(nn.Module):
     """softmax(A) quantized by the scheme, times quantized values: full precision, the baselines, the rivals."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         scheme, bits = config.quantization, config.quantization.bits.activation
         self.is_quantized = scheme.is_quantized
@@ -51,7 +50,7 @@ class SoftmaxAttention(nn.Module):
 class BiAttention(nn.Module):
     """The paper's Bi-Attention (`bool`), or the appendix's variant with `sign` weights."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         self.binarize = BI_ATTENTION[config.quantization.attention]
 
@@ -68,7 +67,7 @@ ATTENTION = {"softmax": SoftmaxAttention, "none": BiAttention}
 class BertSelfAttention(nn.Module):
     """Queries, keys, values, heads."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         self.heads, self.head_size = config.num_attention_heads, config.head_size
         inner, scheme = self.heads * self.head_size, config.quantization
@@ -92,7 +91,7 @@ class BertSelfAttention(nn.Module):
 class BertSelfOutput(nn.Module):
     """The output projection, residual and LayerNorm after the heads."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         inner = config.num_attention_heads * config.head_size
         self.dense = QuantLinear(inner, config.hidden_size, config.quantization)
@@ -103,7 +102,7 @@ class BertSelfOutput(nn.Module):
 class BertAttention(nn.Module):
     """Attention with its residual: hidden states in, hidden states and trace out."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         self.self = BertSelfAttention(config)
         self.output = BertSelfOutput(config)

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import BertConfig
 
-from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+from bibert.nn.schemes import Scheme, get_scheme
 
 
 class BiBertConfig(BertConfig):  # type: ignore[misc]
@@ -45,6 +45,3 @@ def as_scheme(scheme: Any) -> Scheme:
     if isinstance(scheme, Mapping):
         return Scheme.from_dict(scheme)
     return get_scheme(scheme)
-
-
-FULL_PRECISION = SCHEMES["full_precision"]

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
 
-from bibert.errors import CheckpointError, NumericError
+from bibert.errors import CheckpointError, NumericError, one_line
 from bibert.nn.config import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
@@ -64,7 +64,7 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
     try:
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
-        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({_one_line(error)})") from error
+        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({one_line(error)})") from error
     if found.model_type not in ARCHITECTURES:
         raise CheckpointError(
             f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
@@ -100,7 +100,7 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
         )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
-            f"{checkpoint}: the weights cannot be read ({_one_line(error)}); fetch the checkpoint again"
+            f"{checkpoint}: the weights cannot be read ({one_line(error)}); fetch the checkpoint again"
         ) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
@@ -145,7 +145,7 @@ def _tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({_one_line(error)})") from error
+        raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
 
 
 def _check_vocabulary(checkpoint: str | Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
@@ -166,9 +166,3 @@ def _reason(checkpoint: str | Path) -> str:
     if Path(checkpoint).is_dir():
         return "the folder has no readable config.json; give the folder of a BERT checkpoint"
     return "there is no such folder, and no such name on the Hub can be reached"
-
-
-def _one_line(error: Exception) -> str:
-    """The first line of a message, with the second where the first only announces it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from bibert.errors import CheckpointError
 from bibert.files import fsync_folder, write_whole
 
+LOCK = ".lock"
 MANIFEST = "COMPLETE.json"
 TORN = "torn"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -149,7 +150,7 @@ def locked(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; the output has to be a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as handle:
+    with (folder / LOCK).open("a+") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

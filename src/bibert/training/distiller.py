@@ -24,16 +24,8 @@ from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
 from bibert.training.recipe import Recipe
-from bibert.training.run import (
-    JsonLog,
-    RunFolder,
-    fingerprint,
-    finish,
-    finished_metrics,
-    opened,
-    save_stage,
-    weights_digest,
-)
+from bibert.training.run import JsonLog, RunFolder, finish, finished_metrics, opened, request_of, save_stage
+from bibert.training.teacher import load_full_precision
 from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 
 
@@ -78,6 +70,7 @@ class _Course:
     """What stays the same through the stages of one distillation."""
 
     teacher: Classifier
+    start: Classifier  # what the student is made from; the teacher itself, or another BERT
     scheme: Scheme
     objectives: Mapping[str, Objective]  # by stage
     recipe: Recipe
@@ -87,23 +80,27 @@ class _Course:
     arguments: Mapping[str, Any]
 
 
-def distill(
+def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a place and a recipe
     teacher: str | Path,
     scheme: Scheme | str,
     data: TextData,
     output: Path,
     recipe: Recipe,
+    *,
+    start: str | Path | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Binarize a teacher and distill it on `data`; goes on where it was killed if `output` holds such a run.
+    """Binarize a BERT and distill a teacher into it; goes on where it was killed if `output` holds such a run.
 
     Args:
-        teacher: the folder (or Hub name) of a fine-tuned full-precision classifier.
+        teacher: the folder (or Hub name) of a fine-tuned classifier: full precision, or a student that teaches.
         scheme: a row of `nn.schemes.SCHEMES`, by name or as a value.
         data: labelled texts, with the teacher's labels.
         output: the run folder; the student will be in its `model/`.
         recipe: every hyper-parameter.
+        start: the full-precision BERT the student is made from, as deep as the teacher or a fraction of it; the
+            teacher itself if not given.
         callbacks: of the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
 
@@ -115,21 +112,17 @@ def distill(
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)
-    request = {
-        "command": "distill",
-        "teacher": {"name": str(teacher), "sha256": weights_digest(teacher)},
-        "scheme": row.to_dict(),
-        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
-        "recipe": recipe.to_dict(),
-    }
+    models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
+    request = request_of("distill", data, recipe, **models) | {"scheme": row.to_dict()}
     with opened(output, request) as run:
         done = finished_metrics(run)
         if done is not None:
             return done
         set_seed(recipe.seed)
-        classifier = load_teacher(teacher, data, recipe)
-        encoded = encode_data(data, classifier, recipe)
-        return _study(_Course(classifier, row, objectives, recipe, encoded, run, callbacks, arguments))
+        taught = load_teacher(teacher, data, recipe)
+        first = taught if start is None else load_start(start, taught, data, recipe)
+        encoded = encode_data(data, first, recipe)
+        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, callbacks, arguments))
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -145,6 +138,22 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
         raise CheckpointError(
             f"{teacher}: the teacher knows {_shown(classifier.label_names)}, the data has {_shown(data.label_names)}; "
             "fine-tune a teacher on this data first: bibert finetune"
+        )
+    return classifier
+
+
+def load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: Recipe) -> Classifier:
+    """The BERT a student is made from, where that is not the teacher.
+
+    Raises:
+        CheckpointError: it is a student already, or its tokenizer gives other ids than the teacher's.
+    """
+    classifier = load_full_precision(start, data, recipe)
+    mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
+    if mine != theirs:
+        raise CheckpointError(
+            f"{start}: its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens), and both read "
+            "the same ids; start from a BERT with the teacher's vocabulary"
         )
     return classifier
 
@@ -175,16 +184,16 @@ def _study(course: _Course) -> dict[str, float]:
 
 def _next_student(course: _Course, before: Classifier | None, number: int) -> Classifier:
     """The student that a stage starts from: new, split from the ternary one, or the one before as it is."""
-    schedule, teacher = course.scheme.schedule, course.teacher
+    schedule, tokenizer = course.scheme.schedule, course.start.tokenizer
     if before is None:
-        model = first_student(teacher.model, course.scheme)
+        model = first_student(course.start.model, course.scheme)
     elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
         model = split_student(before.model, course.scheme)
     else:
         return before
     rows = [course.data.train[i] for i in range(min(course.recipe.batch_size, len(course.data.train)))]
-    calibrate(model, Collator(teacher.tokenizer.pad_token_id)(rows))
-    return Classifier(model, teacher.tokenizer)
+    calibrate(model, Collator(tokenizer.pad_token_id)(rows))
+    return Classifier(model, tokenizer)
 
 
 def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrainer:

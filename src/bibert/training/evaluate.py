@@ -41,11 +41,9 @@ def _spearman(predicted: Array, gold: Array) -> float:
 METRICS: Mapping[str, Callable[[Array, Array], float]] = {
     "accuracy": lambda predicted, gold: float(scores.accuracy_score(gold, predicted)),
     "f1": lambda predicted, gold: float(scores.f1_score(gold, predicted, zero_division=0.0)),
-    "macro_f1": lambda predicted, gold: float(scores.f1_score(gold, predicted, average="macro", zero_division=0.0)),
     "matthews": lambda predicted, gold: float(scores.matthews_corrcoef(gold, predicted)),
     "pearson": _pearson,
     "spearman": _spearman,
-    "pearson_spearman": lambda predicted, gold: (_pearson(predicted, gold) + _spearman(predicted, gold)) / 2,
 }
 
 

@@ -54,9 +54,10 @@ def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
     start = output / "start"
     save_classifier(untrained(data, seed), start)
     teacher = output / "teacher"
-    taught = finetune(start, data, teacher, TEACHER, watch("teacher"))
+    taught = finetune(start, data, teacher, TEACHER, callbacks=watch("teacher"))
     learned = {
-        scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, watch(scheme)) for scheme in STUDENTS
+        scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
+        for scheme in STUDENTS
     }
     return Quickstart(
         bag_of_words=bag_of_words_accuracy(data),

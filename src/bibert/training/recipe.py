@@ -1,7 +1,8 @@
 """Recipes: every hyper-parameter of a run as one frozen value, read from TOML, unknown keys refused.
 
 A recipe file is flat: one key per field of `Recipe`, a table `[weights]` for the loss terms, and `extends` to
-start from a preset. The presets are in the package's `recipes/presets.toml`; the paper's settings are rows there.
+start from one preset or several. The presets are in the package's `recipes/presets.toml`, the paper's settings among
+them.
 """
 
 import math
@@ -140,13 +141,22 @@ def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = No
 
 
 def _from_table(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    recipe = Recipe()
+    for values in _lineage(table, where, known):
+        recipe = recipe.with_changes(values, where)
+    return recipe
+
+
+def _lineage(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The values of every preset that a table extends, in order, and its own at the end."""
     own = dict(table)
-    base = own.pop("extends", None)
-    if base is None:
-        return Recipe().with_changes(own, where)
-    if not isinstance(base, str) or base not in known:
-        raise RecipeError(f"{where}: extends {base!r}, which is not a preset; {did_you_mean(str(base), known)}")
-    return _from_table(known[base], f"preset {base}", known).with_changes(own, where)
+    extended = own.pop("extends", [])
+    lineage = []
+    for name in extended if isinstance(extended, list) else [extended]:
+        if not isinstance(name, str) or name not in known:
+            raise RecipeError(f"{where}: extends {name!r}, which is not a preset; {did_you_mean(str(name), known)}")
+        lineage += _lineage(known[name], f"preset {name}", known)
+    return [*lineage, own]
 
 
 def _read(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,20 +13,22 @@ import importlib.metadata
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from torch import nn
 from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
-from bibert.errors import CheckpointError
+from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder, write_whole
 from bibert.nn.loading import Classifier
 from bibert.training.checkpoints import (
+    LOCK,
     MANIFEST,
     digest,
     disk_space,
@@ -36,6 +38,7 @@ from bibert.training.checkpoints import (
     write_json,
     write_manifest,
 )
+from bibert.training.recipe import Recipe
 
 PACKAGES = ("bibert", "torch", "transformers", "accelerate", "numpy")
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
@@ -87,13 +90,28 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
     if not is_main_process():
         yield run
         return
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     with locked(folder), full_disk_named(folder):
         if run.holds_something():
             _check_same_request(run, request)
         else:
             run.log.unlink(missing_ok=True)
             write_json(run.notes, {"request": request, "versions": versions()})
-        yield run
+        try:
+            yield run
+        except BibertError:
+            if not run.holds_something():
+                _clear_away(run, new_folders)
+            raise
+
+
+def _clear_away(run: RunFolder, new_folders: Sequence[Path]) -> None:
+    """Leave nothing of a run that failed before it had something to keep."""
+    for path in (run.notes, run.log, run.path / LOCK):
+        path.unlink(missing_ok=True)
+    for folder in (*run.path.glob("stages/*"), run.path / "stages", *new_folders):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def is_main_process() -> bool:
@@ -168,10 +186,21 @@ def size_in_bytes(model: nn.Module) -> int:
     return weights + BESIDE_THE_WEIGHTS
 
 
+def request_of(command: str, data: TextData, recipe: Recipe, **models: str | Path) -> dict[str, Any]:
+    """What a run was asked for, as plain values; a run goes on only if it is asked for the same again."""
+    return {
+        "command": command,
+        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
+        "recipe": recipe.to_dict(),
+        **{role: {"name": str(name), "sha256": weights_digest(name)} for role, name in models.items()},
+    }
+
+
 def save_stage(run: RunFolder, name: str, classifier: Classifier) -> None:
     """Keep the best model of a stage for the next one."""
     if is_main_process():
         save_classifier(classifier, run.stage_result(name))
+    PartialState().wait_for_everyone()  # the other processes read it next
 
 
 def finish(run: RunFolder, classifier: Classifier, metrics: Mapping[str, float]) -> None:
@@ -179,6 +208,7 @@ def finish(run: RunFolder, classifier: Classifier, metrics: Mapping[str, float])
     if is_main_process():
         save_classifier(classifier, run.model)
         write_json(run.notes, read_json(run.notes) | {"metrics": dict(metrics)})
+    PartialState().wait_for_everyone()  # the next run of the other processes may start from this model
 
 
 def finished_metrics(run: RunFolder) -> dict[str, float] | None:

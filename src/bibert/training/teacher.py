@@ -8,9 +8,10 @@ from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
-from bibert.nn.loading import load_classifier
+from bibert.errors import CheckpointError
+from bibert.nn.loading import Classifier, load_classifier
 from bibert.training.recipe import Recipe
-from bibert.training.run import JsonLog, fingerprint, finish, finished_metrics, opened, weights_digest
+from bibert.training.run import JsonLog, finish, finished_metrics, opened, request_of
 from bibert.training.trainer import BertTrainer, dropout_overrides, encode_data, training_arguments
 
 STAGE = "finetune"
@@ -30,6 +31,7 @@ def finetune(
     data: TextData,
     output: Path,
     recipe: Recipe,
+    *,
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
@@ -49,18 +51,12 @@ def finetune(
     Raises:
         Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
     """
-    request = {
-        "command": "finetune",
-        "checkpoint": {"name": str(checkpoint), "sha256": weights_digest(checkpoint)},
-        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
-        "recipe": recipe.to_dict(),
-    }
-    with opened(output, request) as run:
+    with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
         done = finished_metrics(run)
         if done is not None:
             return done
         set_seed(recipe.seed)
-        classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
+        classifier = load_full_precision(checkpoint, data, recipe)
         encoded = encode_data(data, classifier, recipe)
         trainer = TeacherTrainer(
             classifier,
@@ -73,3 +69,18 @@ def finetune(
         metrics = trainer.dev_metrics()
         finish(run, classifier, metrics)
         return metrics
+
+
+def load_full_precision(checkpoint: str | Path, data: TextData, recipe: Recipe) -> Classifier:
+    """Any BERT with a head for the labels of the data and the recipe's dropout.
+
+    Raises:
+        CheckpointError: the checkpoint is a quantized student.
+    """
+    classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
+    scheme = classifier.model.config.quantization
+    if scheme.is_quantized:
+        raise CheckpointError(
+            f"{checkpoint}: is a student of the scheme {scheme.name!r} ({scheme.bits} bits); give a full-precision BERT"
+        )
+    return classifier

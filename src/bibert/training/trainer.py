@@ -195,8 +195,9 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
     """The Trainer's arguments for a recipe; checkpoints go to `folder`.
 
-    Several processes share each batch evenly, so the loss is that of one process, but for two cases: accelerate
-    fills up the last batch of an epoch from its beginning, and `norm_scope = "batch"` sees the own share only.
+    Several processes share each batch evenly, so the loss is that of one process, but for three cases: accelerate
+    fills up the last batch of an epoch from its beginning, `norm_scope = "batch"` sees the own share only, and so do
+    `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
     """
     interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
     arguments = TrainingArguments(
