@@ -1,0 +1,55 @@
+"""Figures in README and docs are those of the results files, and every results file says where it comes from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "docs" / "results"
+EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MODELS = {"teacher": "full_precision", "baseline": "baseline", "bibert": "bibert"}  # by run
+FILES = sorted(RESULTS.glob("**/*.json"))
+
+
+def load(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def rows_of(text, model):
+    """The cells of the table rows whose first cell begins with the name of a model."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [row for row in rows if row[0].split(" (")[0] == model]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(RESULTS).as_posix())
+def test_a_results_file_names_command_commit_machine_and_date(path):
+    assert {"command", "commit", "machine", "date"} <= load(path).keys()
+    assert load(path)["command"].startswith("bibert ")
+
+
+@pytest.mark.parametrize(("run", "model"), MODELS.items())
+def test_the_table_of_sst_2_is_that_of_the_runs(run, model):
+    result = load(RESULTS / f"sst2-{run}" / "result.json")
+    best = max(point["accuracy"] for point in result["evaluations"])
+    assert result["metrics"]["dev_accuracy"] == best
+    curve = ", ".join(f"{point['step']}: {100 * point['accuracy']:.1f}" for point in result["evaluations"])
+    steps = str(result["evaluations"][-1]["step"])
+    assert [row[2:] for row in rows_of(EXPERIMENTS, model)] == [[f"{100 * best:.2f}", steps, curve]]
+
+
+@pytest.mark.parametrize("run", MODELS)
+def test_the_log_of_a_run_holds_its_evaluations(run):
+    lines = [json.loads(line) for line in (RESULTS / f"sst2-{run}" / "log.jsonl").read_text().splitlines()]
+    logged = {(line["step"], line["eval_dev_accuracy"]) for line in lines if "eval_dev_accuracy" in line}
+    result = load(RESULTS / f"sst2-{run}" / "result.json")
+    assert {(point["step"], point["accuracy"]) for point in result["evaluations"]} <= logged
+
+
+def test_the_quickstart_table_of_the_readme_is_that_of_its_results_file():
+    result = load(RESULTS / "quickstart.json")
+    for model, accuracy in result["accuracy"].items():
+        (row,) = rows_of(README, model)
+        assert row[-1] == f"{100 * accuracy:.1f}", model
+    assert f"{result['seconds']:.0f} s on two cores" in README
