@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bibert.nn.schemes import SCHEMES, Scheme, Stage
-from bibert.training.recipe import Recipe, presets
+from bibert.training.recipe import Recipe, load_recipe, presets
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
@@ -84,7 +84,8 @@ def test_every_scheme_named_among_the_rivals_exists():
 
 
 def test_released_presets_really_do_what_the_document_says():
-    assert presets()["released-mnli"]["weights"] == {"gold": 0.5, "prediction": pytest.approx(1 / 3)}
-    assert presets()["released-mnli"]["mask_padding"] is False
-    assert presets()["released-mnli"]["norm_scope"] == "batch"
-    assert presets()["paper-qnli"]["seed"] == 101
+    released = load_recipe("released-mnli")
+    assert released.weights == {"gold": 0.5, "prediction": pytest.approx(1 / 3)}
+    assert released.mask_padding is False
+    assert released.norm_scope == "batch"
+    assert load_recipe("paper-qnli").seed == 101
