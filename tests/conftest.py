@@ -1,6 +1,7 @@
 """What every test gets: one thread per process, no network, and the places of optional data."""
 
 import os
+import signal
 from pathlib import Path
 
 # Before torch and tokenizers are imported by any test: they read these once.
@@ -10,6 +11,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest
+
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need what users have.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""What fine-tuning and distillation share: a `transformers.Trainer` with four small overrides.
+"""What fine-tuning and distillation share: a `transformers.Trainer` with a few small overrides.
 
-They are: length-grouped batches that do not depend on the number of processes, the recipe's optimizer and
+They bring length-grouped batches that do not depend on the number of processes, the recipe's optimizer and
 clipping, checkpoints that count only once their manifest is written, and every loss term in the log. What the
 loss is, is decided in `teacher` and `distiller`; the run folder is in `run`, signals are in `interruption`.
 """
