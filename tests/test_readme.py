@@ -5,13 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-import torch
 
 from bibert.cli.app import run
 from bibert.data.synthetic import make_reviews
-from bibert.data.tokenizer import train_tokenizer
-from bibert.nn.config import BiBertConfig
-from bibert.nn.model import BiBertForSequenceClassification
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 SLOW_FOR_A_TEST = {"bibert quickstart"}  # `make quickstart` runs it
@@ -27,7 +23,7 @@ def commands():
 
 
 @pytest.fixture(scope="module")
-def user_folder(tmp_path_factory):
+def user_folder(tmp_path_factory, save_untrained):
     """What a reader of the README has: reviews.csv, test.csv, path/to/bert, path/to/glue."""
     folder = tmp_path_factory.mktemp("user")
     reviews, test = make_reviews(60, seed=1), make_reviews(20, seed=2)
@@ -39,12 +35,7 @@ def user_folder(tmp_path_factory):
     for name, split in (("train.tsv", reviews), ("dev.tsv", test)):
         rows = [f"{text}\t{int(label)}" for text, label in zip(split.texts, split.labels, strict=True)]
         (glue / name).write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
-    tokenizer = train_tokenizer(reviews.texts)
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    model = BiBertForSequenceClassification(BiBertConfig(vocab_size=len(tokenizer), **shape))
-    model.save_pretrained(folder / "path/to/bert")
-    tokenizer.save_pretrained(folder / "path/to/bert")
+    save_untrained(folder / "path/to/bert", reviews.texts)
     return folder
 
 

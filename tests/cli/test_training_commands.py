@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from bibert.cli.app import run
 from bibert.data.synthetic import synthetic_reviews
@@ -21,24 +20,13 @@ POSITIONS = 48
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, save_untrained):
     """A folder with train.csv, dev.csv and an untrained BERT in start/."""
     folder = tmp_path_factory.mktemp("commands")
     data = synthetic_reviews(200, 60, seed=0)
     write_csv(folder / "train.csv", data.train, data.label_names)
     write_csv(folder / "dev.csv", data.dev["dev"], data.label_names)
-    tokenizer = train_tokenizer(data.train.texts)
-    torch.manual_seed(0)
-    config = BiBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=POSITIONS,
-    )
-    BiBertForSequenceClassification(config).save_pretrained(folder / "start")
-    tokenizer.save_pretrained(folder / "start")
+    save_untrained(folder / "start", data.train.texts, max_position_embeddings=POSITIONS)
     return folder
 
 

@@ -5,15 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from bibert.data.examples import Split, TextData
-from bibert.data.tokenizer import train_tokenizer
-from bibert.nn.config import BiBertConfig
-from bibert.nn.loading import Classifier
-from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.recipe import Recipe
-from bibert.training.run import save_classifier
 from bibert.training.teacher import finetune
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -58,22 +52,11 @@ def scores() -> TextData:
 
 
 @pytest.fixture(scope="session")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def start(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[..., Path]) -> Path:
     """An untrained two-layer BERT with its tokenizer."""
+    texts = [" ".join([*WORDS, "bad", "fair", "good"])]
     folder = tmp_path_factory.mktemp("start") / "model"
-    tokenizer = train_tokenizer([" ".join([*WORDS, "bad", "fair", "good"])])
-    torch.manual_seed(0)
-    config = BiBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-        initializer_range=0.05,
-    )
-    save_classifier(Classifier(BiBertForSequenceClassification(config), tokenizer), folder)
-    return folder
+    return save_untrained(folder, texts, max_position_embeddings=32, initializer_range=0.05)
 
 
 @pytest.fixture(scope="session")
