@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
-from transformers import logging as transformers_logging
 
 from bibert.errors import CheckpointError, one_line
+from bibert.nn.loading import without_notices
 
 TOKENS_PER_BATCH = 8192
 
@@ -143,12 +143,8 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
 
 
 def _load_weights(checkpoint: str | Path) -> tuple[Any, dict[str, Any]]:
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # missing weights are told once, by the caller
-    try:
+    with without_notices():  # missing weights are told once, by the caller
         model, report = AutoModelForMaskedLM.from_pretrained(checkpoint, output_loading_info=True, use_safetensors=True)
-    finally:
-        transformers_logging.set_verbosity(verbosity)
     return model, report
 
 

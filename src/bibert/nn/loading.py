@@ -3,7 +3,8 @@
 Saving is `save_pretrained`, as everywhere. Weights come from safetensors only: a pickle is refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,17 @@ def load_classifier(
     return Classifier(model, tokenizer)
 
 
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Keep transformers quiet inside the block, where the caller checks itself what it would warn of."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+
+
 def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
     if Path(checkpoint).is_file():
         raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
@@ -88,22 +100,19 @@ def _labels(label_names: Sequence[str]) -> dict[str, Any]:
 
 def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> BiBertForSequenceClassification:
     _refuse_pickle(checkpoint)
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # the missing classifier is expected and checked below
     try:
-        model, info = BiBertForSequenceClassification.from_pretrained(
-            checkpoint,
-            config=config,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # checked below, where both shapes can be told
-            use_safetensors=True,
-        )
+        with without_notices():  # the missing classifier is expected and checked below
+            model, info = BiBertForSequenceClassification.from_pretrained(
+                checkpoint,
+                config=config,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # checked below, where both shapes can be told
+                use_safetensors=True,
+            )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
             f"{checkpoint}: the weights cannot be read ({one_line(error)}); fetch the checkpoint again"
         ) from error
-    finally:
-        transformers_logging.set_verbosity(verbosity)
     _check_whole(checkpoint, info, new_head)
     _check_finite(checkpoint, model)
     return model  # type: ignore[no-any-return]
