@@ -31,6 +31,14 @@ class CheckpointError(BibertError):
     """A checkpoint, tokenizer or run folder cannot be used."""
 
 
+class ModelFileError(BibertError):
+    """A packed file is damaged, is not what it says it is, or asks for more than the limits allow."""
+
+
+class EngineError(BibertError):
+    """The native engine cannot be loaded, or cannot run what it was given."""
+
+
 class NumericError(BibertError):
     """A value left the range the numeric contract allows, or is not finite."""
 

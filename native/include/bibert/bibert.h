@@ -1,0 +1,109 @@
+/* The C API of the bibert engine: a packed model in, logits out. docs/c-api.md explains it with an example.
+ *
+ * The library reads no files: it takes the data section of a packed file as it lies in the file
+ * (docs/packed-format.md), checks it, and keeps a copy of its own. A model is immutable, so any number of threads may
+ * use one at the same time. No function aborts on bad input: it returns a status, and bibert_last_error() of the
+ * same thread says in one line what is wrong. */
+#ifndef BIBERT_BIBERT_H
+#define BIBERT_BIBERT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define BIBERT_API __declspec(dllexport)
+#else
+#define BIBERT_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes whenever a struct or a signature below does. */
+#define BIBERT_ABI_VERSION 1
+
+typedef enum bibert_status {
+  BIBERT_OK = 0,
+  BIBERT_BAD_ARGUMENT = 1, /* a null pointer, an id outside the vocabulary, a sequence that is too long */
+  BIBERT_BAD_MODEL = 2,    /* the config is out of range, or the data does not fit it */
+  BIBERT_OUT_OF_RANGE = 3, /* a value left the range of the numeric contract: the model has diverged */
+  BIBERT_NO_MEMORY = 4,
+  BIBERT_NO_ISA = 5 /* BIBERT_ISA names an instruction set that this CPU or this build does not have */
+} bibert_status;
+
+/* Where a sign has a threshold per channel in front of it, in the order of the file. */
+enum {
+  BIBERT_THRESHOLD_ATTENTION_INPUT = 1 << 0,
+  BIBERT_THRESHOLD_QUERY = 1 << 1,
+  BIBERT_THRESHOLD_KEY = 1 << 2,
+  BIBERT_THRESHOLD_VALUE = 1 << 3,
+  BIBERT_THRESHOLD_CONTEXT = 1 << 4,
+  BIBERT_THRESHOLD_FFN_INPUT = 1 << 5,
+  BIBERT_THRESHOLD_FFN_HIDDEN = 1 << 6,
+  BIBERT_THRESHOLD_POOLER_INPUT = 1 << 7
+};
+
+/* Levels of the input of the second FFN layer. */
+enum { BIBERT_FFN_SIGN = 0, BIBERT_FFN_BOOL = 1 };
+
+typedef struct bibert_config {
+  uint32_t layers;           /* 1 to 48 */
+  uint32_t hidden;           /* 1 to 4096 */
+  uint32_t heads;            /* 1 to 256; heads * head_size is at most 4096 */
+  uint32_t head_size;        /* 1 to 64 */
+  uint32_t intermediate;     /* 1 to 16384 */
+  uint32_t vocabulary;       /* 1 to 1048576 */
+  uint32_t positions;        /* 1 to 8192 */
+  uint32_t token_types;      /* 1 to 64 */
+  uint32_t labels;           /* 1 to 65536 */
+  uint32_t thresholds;       /* BIBERT_THRESHOLD_... of those that are present */
+  uint32_t score_thresholds; /* 1 if every head has a score threshold, else 0 */
+  uint32_t ffn_levels;       /* BIBERT_FFN_SIGN or BIBERT_FFN_BOOL */
+  double norm_eps;           /* above 0, at most 1 */
+} bibert_config;
+
+/* Sequences of tokens, one after the other, without padding. */
+typedef struct bibert_batch {
+  uint32_t sequences;
+  const uint32_t* lengths;    /* tokens of each sequence, each 1 to `positions` */
+  const int32_t* ids;         /* of all tokens */
+  const int32_t* token_types; /* of all tokens; NULL for all 0 */
+  const int32_t* positions;   /* of all tokens; NULL for 0, 1, 2, ... in each sequence */
+} bibert_batch;
+
+typedef struct bibert_model bibert_model;
+
+/* The version of the API that the library was built with: compare it with BIBERT_ABI_VERSION. */
+BIBERT_API uint32_t bibert_abi_version(void);
+
+/* What went wrong in the last call of this thread that did not return BIBERT_OK. Valid until the next call. */
+BIBERT_API const char* bibert_last_error(void);
+
+/* Bytes of the data section without the tokenizer; 0 if the config is out of range. */
+BIBERT_API uint64_t bibert_data_size(const bibert_config* config);
+
+/* Checks the data and makes a model of it; `data` may be freed afterwards. The CPU's best instruction set is taken,
+ * or the one that the environment variable BIBERT_ISA names (reference, avx2, avx512 or neon). */
+BIBERT_API bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size,
+                                             bibert_model** model);
+
+/* Frees a model that no thread uses any more; NULL is fine. */
+BIBERT_API void bibert_model_destroy(bibert_model* model);
+
+/* The instruction set the model runs on. */
+BIBERT_API const char* bibert_model_isa(const bibert_model* model);
+
+/* Computes sequences * labels logits. The answer is the same for any number of threads; 0 takes one thread for each
+ * CPU that this process may use. */
+BIBERT_API bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads,
+                                       float* logits);
+
+/* The instruction sets that this build has and this CPU can run, best first, as "avx2 reference". */
+BIBERT_API const char* bibert_available_isas(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

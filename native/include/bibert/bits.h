@@ -1,0 +1,53 @@
+// Rows of bits: how many words a row takes, how far rows are padded, and memory that vector loads may rely on.
+// The same convention as docs/packed-format.md: channel c is bit c % 64 of word c / 64, bits behind the last are 0.
+#ifndef BIBERT_BITS_H
+#define BIBERT_BITS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace bibert {
+
+constexpr size_t kWordBits = 64;
+constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
+
+constexpr size_t words_for(size_t channels) { return (channels + kWordBits - 1) / kWordBits; }
+
+// Every array that runs over channels is this long, so that no kernel needs a tail: what lies behind the last channel
+// has values that do not count (see kernels.h).
+constexpr size_t padded(size_t channels) { return words_for(channels) * kWordBits; }
+
+// Zero-initialized memory, aligned for any load and readable a little behind its end.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t count) : size_(count) {
+    const size_t bytes = (count * sizeof(T) + 2 * kAlignment - 1) / kAlignment * kAlignment;
+    void* memory = std::aligned_alloc(kAlignment, bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, bytes);
+    data_.reset(static_cast<T*>(memory));
+  }
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+  T& operator[](size_t index) { return data_.get()[index]; }
+  const T& operator[](size_t index) const { return data_.get()[index]; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> data_;
+  size_t size_ = 0;
+};
+
+}  // namespace bibert
+
+#endif

@@ -1,0 +1,15 @@
+// The forward pass: token ids to logits.
+#ifndef BIBERT_FORWARD_H
+#define BIBERT_FORWARD_H
+
+#include "bibert/model.h"
+#include "bibert/threads.h"
+
+namespace bibert {
+
+// Checks the batch (throws Error), then computes sequences * labels logits on at most `threads` threads.
+void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& batch, size_t threads, float* logits);
+
+}  // namespace bibert
+
+#endif

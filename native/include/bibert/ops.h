@@ -1,0 +1,27 @@
+// The parts of a forward pass that move bits and rows about, in plain C++: embedding, heads in and out of rows, the
+// float head. What takes the time is in kernels.h.
+#ifndef BIBERT_OPS_H
+#define BIBERT_OPS_H
+
+#include "bibert/model.h"
+
+namespace bibert {
+
+// (scale · word bits + token type) + position, in float32 and in this order, to a row of padded(hidden).
+void embed(const Model& model, int32_t id, int32_t token_type, int32_t position, float* row);
+
+// The bits [first, first + count) of a row as one word; count is at most 64.
+uint64_t take_bits(const uint64_t* row, size_t first, size_t count);
+
+// Sets the bits [first, first + count) of a row that were 0 before; `bits` has none above `count`.
+void put_bits(uint64_t* row, size_t first, size_t count, uint64_t bits);
+
+// Turns 64 words of 64 bits over: bit i of word j becomes bit j of word i.
+void transpose(uint64_t words[kWordBits]);
+
+// tanh of the pooled row and the classifier, in float64, each rounded once; `pooled` is overwritten.
+void classify(const Model& model, float* pooled, float* logits);
+
+}  // namespace bibert
+
+#endif

@@ -1,0 +1,49 @@
+// A pool of threads that lives as long as its model: tasks are taken one by one from a counter, the caller works too.
+//
+// Not OpenMP: a second OpenMP runtime beside torch's spins against it, and neither survives fork(). Here a pool that
+// finds itself in a forked child starts anew, and a caller who finds the pool busy works alone instead of waiting.
+#ifndef BIBERT_THREADS_H
+#define BIBERT_THREADS_H
+
+#include <atomic>
+#include <cstddef>
+
+namespace bibert {
+
+constexpr size_t kMostThreads = 256;
+
+// How many CPUs this process may use.
+size_t allowed_cpus();
+
+class ThreadPool {
+ public:
+  ThreadPool();
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Calls task(i, worker) for every i below count, on at most `threads` threads, and returns when all are done. No two
+  // calls run at the same time with the same worker, which is below `threads`: so scratch memory may belong to it. A
+  // task must not throw, and must not run tasks on more than one thread itself.
+  template <class Task>
+  void run(size_t count, size_t threads, const Task& task) {
+    run(count, threads,
+        {[](const void* it, size_t i, size_t worker) { (*static_cast<const Task*>(it))(i, worker); }, &task});
+  }
+
+ private:
+  // A reference to a task; unlike std::function it takes no memory.
+  struct Call {
+    void (*function)(const void* task, size_t i, size_t worker);
+    const void* task;
+  };
+  struct State;
+
+  void run(size_t count, size_t threads, const Call& call);
+  State& state();
+  std::atomic<State*> state_;
+};
+
+}  // namespace bibert
+
+#endif

@@ -1,0 +1,94 @@
+// The C API: exceptions stop here and become a status and a message.
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "bibert/bibert.h"
+#include "bibert/dispatch.h"
+#include "bibert/forward.h"
+#include "bibert/model.h"
+#include "bibert/threads.h"
+
+// A model and the threads that run it.
+struct bibert_model {
+  bibert::Model model;
+  mutable bibert::ThreadPool pool;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+template <class Function>
+bibert_status guarded(const Function& function) noexcept {
+  try {
+    function();
+    return BIBERT_OK;
+  } catch (const bibert::Error& error) {
+    last_error = error.what();
+    return error.status();
+  } catch (const std::bad_alloc&) {
+    last_error = "out of memory";
+    return BIBERT_NO_MEMORY;
+  }
+}
+
+void require(bool condition, const char* message) {
+  if (!condition) throw bibert::Error(BIBERT_BAD_ARGUMENT, message);
+}
+
+const bibert::Kernels& chosen_kernels() {
+  const bibert::Kernels* kernels = bibert::choose_kernels();
+  if (kernels == nullptr) {
+    throw bibert::Error(BIBERT_NO_ISA, "BIBERT_ISA is '" + std::string(std::getenv("BIBERT_ISA")) +
+                                           "', this CPU and this build have: " + bibert::available_names());
+  }
+  return *kernels;
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t bibert_abi_version(void) { return BIBERT_ABI_VERSION; }
+
+const char* bibert_last_error(void) { return last_error.c_str(); }
+
+uint64_t bibert_data_size(const bibert_config* config) {
+  uint64_t size = 0;
+  guarded([&] {
+    require(config != nullptr, "config is null");
+    bibert::check_config(*config);
+    size = bibert::data_size(*config);
+  });
+  return size;
+}
+
+bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size, bibert_model** model) {
+  return guarded([&] {
+    require(config != nullptr && data != nullptr && model != nullptr, "config, data or model is null");
+    *model = nullptr;
+    *model = new bibert_model{bibert::make_model(*config, data, size, chosen_kernels()), {}};
+  });
+}
+
+void bibert_model_destroy(bibert_model* model) { delete model; }
+
+const char* bibert_model_isa(const bibert_model* model) { return model == nullptr ? "" : model->model.kernels->name; }
+
+bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads, float* logits) {
+  return guarded([&] {
+    require(model != nullptr && batch != nullptr, "model or batch is null");
+    if (batch->sequences == 0) return;
+    require(batch->lengths != nullptr && batch->ids != nullptr && logits != nullptr, "lengths, ids or logits is null");
+    const size_t used = threads == 0 ? bibert::allowed_cpus() : threads;
+    bibert::compute_logits(model->model, model->pool, *batch, used, logits);
+  });
+}
+
+const char* bibert_available_isas(void) {
+  static const std::string names = bibert::available_names();
+  return names.c_str();
+}
+
+}  // extern "C"

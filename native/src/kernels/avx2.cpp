@@ -1,0 +1,410 @@
+// AVX2 kernels. A product of bits is a table look-up: for four bits of an activation, `pshufb` reads how many of them
+// differ from four bits of 32 weights at once. One table serves two rows of activations, whose counts share a byte, so
+// one look-up stands for 256 products. Three look-ups fit into a nibble (3 · 4 < 16) before the two rows are split.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "bibert/kernels.h"
+
+namespace bibert {
+namespace {
+
+constexpr size_t kPanel = 32;         // output channels in one register, a byte each
+constexpr size_t kMostPanels = 4;     // panels that share the tables of a pair of rows
+constexpr size_t kTripleBits = 12;    // inputs that three look-ups cover
+constexpr size_t kChunkTriples = 20;  // 20 · 12 mismatches fit into a byte, 20 · 3276 into 16 bits (see add_chunk)
+constexpr size_t kTableBytes = 16;
+
+// bytes[a | b << 4][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one.
+struct Tables {
+  alignas(64) uint8_t bytes[256][kTableBytes];
+};
+
+constexpr unsigned popcount4(unsigned bits) { return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1); }
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (unsigned pair = 0; pair < 256; ++pair) {
+    for (unsigned weight = 0; weight < kTableBytes; ++weight) {
+      tables.bytes[pair][weight] =
+          static_cast<uint8_t>(popcount4((pair & 15) ^ weight) | popcount4((pair >> 4) ^ weight) << 4);
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+__m256i load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+void store(void* to, __m256i value) { _mm256_storeu_si256(static_cast<__m256i*>(to), value); }
+
+// ---- layouts
+
+size_t triples_for(size_t inputs) { return (inputs + kTripleBits - 1) / kTripleBits; }
+size_t nibble_pairs_for(size_t inputs) { return (3 * triples_for(inputs) + 1) / 2; }
+
+unsigned nibble(const uint64_t* row, size_t words, size_t index) {
+  return index / 16 < words ? static_cast<unsigned>(row[index / 16] >> index % 16 * 4 & 15) : 0;
+}
+
+// The byte of a channel inside its panel: even bytes hold the first half of the channels and odd bytes the second, so
+// that splitting a register into even and odd bytes leaves channels in order.
+size_t byte_of(size_t channel) { return channel < kPanel / 2 ? 2 * channel : 2 * (channel - kPanel / 2) + 1; }
+
+size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * nibble_pairs_for(inputs); }
+
+// Panel after panel; in a panel, for every two nibbles of the inputs a vector of 32 channels.
+void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
+  const size_t words = words_for(inputs);
+  const size_t pairs = nibble_pairs_for(inputs);
+  uint8_t* out = static_cast<uint8_t*>(panels);
+  std::fill_n(out, panel_bytes(outputs, inputs), uint8_t{0});
+  for (size_t n = 0; n < outputs; ++n) {
+    uint8_t* panel = out + n / kPanel * kPanel * pairs + byte_of(n % kPanel);
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      panel[pair * kPanel] = static_cast<uint8_t>(nibble(bits + n * words, words, 2 * pair) |
+                                                  nibble(bits + n * words, words, 2 * pair + 1) << 4);
+    }
+  }
+}
+
+// The last pair too is written by whole words of 16 nibbles.
+size_t tile_bytes(size_t rows, size_t inputs) {
+  return ((rows + 1) / 2 * 3 * triples_for(inputs) + 16) * sizeof(uint16_t);
+}
+
+// For every two rows and every nibble of the inputs, where the table of the two nibbles starts. A word of each row
+// at a time; what is written behind the last nibble of a pair is written over by the next pair.
+void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
+  const size_t words = words_for(inputs);
+  const size_t nibbles = 3 * triples_for(inputs);
+  const __m128i low = _mm_set1_epi8(15);
+  uint16_t* out = static_cast<uint16_t*>(tiles);
+  for (size_t row = 0; row < rows; row += 2, out += nibbles) {
+    const uint64_t* first = bits + row * words;
+    const uint64_t* second = row + 1 < rows ? first + words : first;
+    for (size_t word = 0; word < words; ++word) {
+      const __m128i a = _mm_cvtsi64_si128(static_cast<int64_t>(first[word]));
+      const __m128i b = _mm_cvtsi64_si128(static_cast<int64_t>(second[word]));
+      const __m128i even = _mm_or_si128(_mm_and_si128(a, low), _mm_slli_epi16(_mm_and_si128(b, low), 4));
+      const __m128i odd = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(a, 4), low), _mm_andnot_si128(low, b));
+      const __m256i pairs = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(even, odd));
+      store(out + 16 * word, _mm256_slli_epi16(pairs, 4));  // a table has 16 bytes
+    }
+    for (size_t i = 16 * words; i < nibbles; ++i) out[i] = 0;
+  }
+}
+
+// ---- the product
+
+// Mismatches of a block: counts[row][channel] for up to four panels.
+struct Counts {
+  alignas(64) uint16_t of[kMaxRows][kMostPanels * kPanel];
+};
+
+// The nibbles of a few panels and one chunk of the inputs, one per byte, in the order of the look-ups.
+struct Chunk {
+  alignas(64) uint8_t nibbles[kChunkTriples * kMostPanels * 3][kPanel];
+};
+
+template <size_t Panels>
+void unpack_chunk(const uint8_t* panels, size_t panel_stride, size_t triples, Chunk& chunk) {
+  const __m256i low = _mm256_set1_epi8(15);
+  for (size_t panel = 0; panel < Panels; ++panel) {
+    for (size_t pair = 0; pair < (3 * triples + 1) / 2; ++pair) {
+      const __m256i both = load(panels + panel * panel_stride + pair * kPanel);
+      const auto place = [&](size_t nibble) { return chunk.nibbles[(nibble / 3 * Panels + panel) * 3 + nibble % 3]; };
+      store(place(2 * pair), _mm256_and_si256(both, low));
+      if (2 * pair + 1 < 3 * triples) store(place(2 * pair + 1), _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
+    }
+  }
+}
+
+// Sums of one panel over a chunk, for a pair of rows. `first` holds sums of the first row's nibbles. Of the second row,
+// whole 16-bit lanes are shifted down by a nibble and summed with what else is in them, which saves a mask per step;
+// a lane is then b0 + 16 · a1 + 256 · b1, with a1 known from `first`.
+struct Sums {
+  __m256i first;
+  __m256i lanes;
+};
+
+__m256i load_table(uint16_t offset) {
+  const uint8_t* table = kTables.bytes[0] + offset;
+  return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+}
+
+// The additions are written as instructions so that the sums stay in their registers and the panels in their order:
+// left to itself, GCC 12 overlaps the panels and spills.
+inline __attribute__((always_inline)) void add_triple(__m256i table0, __m256i table1, __m256i table2,
+                                                      const uint8_t* weights, Sums& sums) {
+  __m256i both = _mm256_shuffle_epi8(table0, load(weights));
+  both = _mm256_add_epi8(both, _mm256_shuffle_epi8(table1, load(weights + kPanel)));
+  both = _mm256_add_epi8(both, _mm256_shuffle_epi8(table2, load(weights + 2 * kPanel)));
+  const __m256i low = _mm256_and_si256(both, _mm256_set1_epi8(15));
+  __asm__ volatile("vpaddb %1, %0, %0" : "+x"(sums.first) : "x"(low));
+  const __m256i shifted = _mm256_srli_epi16(both, 4);
+  __asm__ volatile("vpaddw %1, %0, %0" : "+x"(sums.lanes) : "x"(shifted));
+}
+
+// Out of line, and with the panels unrolled by the template: both keep the sums in registers.
+template <size_t... Panel>
+__attribute__((noinline)) void sum_chunk(const uint16_t* tables, const uint8_t* weights, size_t triples, Sums* out,
+                                         std::index_sequence<Panel...> /*panels*/) {
+  Sums sums[sizeof...(Panel)] = {};
+  for (size_t triple = 0; triple < triples; ++triple) {
+    const __m256i table0 = load_table(tables[0]);
+    const __m256i table1 = load_table(tables[1]);
+    const __m256i table2 = load_table(tables[2]);
+    (add_triple(table0, table1, table2, weights + 3 * kPanel * Panel, sums[Panel]), ...);
+    tables += 3;
+    weights += 3 * kPanel * sizeof...(Panel);
+  }
+  ((out[Panel] = sums[Panel]), ...);
+}
+
+// Adds the mismatches of a chunk for one pair of rows.
+template <size_t Panels>
+void add_chunk(const uint16_t* tables, const Chunk& chunk, size_t triples, bool is_first_chunk, uint16_t* first_row,
+               uint16_t* second_row) {
+  Sums sums[Panels];
+  sum_chunk(tables, chunk.nibbles[0], triples, sums, std::make_index_sequence<Panels>());
+  const __m256i even = _mm256_set1_epi16(255);
+  for (size_t j = 0; j < Panels; ++j) {
+    const __m256i odd_first = _mm256_srli_epi16(sums[j].first, 8);
+    const __m256i second = _mm256_sub_epi16(sums[j].lanes, _mm256_slli_epi16(odd_first, 4));
+    const __m256i counts[4] = {_mm256_and_si256(sums[j].first, even), odd_first, _mm256_and_si256(second, even),
+                               _mm256_srli_epi16(second, 8)};
+    uint16_t* places[4] = {first_row + j * kPanel, first_row + j * kPanel + kPanel / 2, second_row + j * kPanel,
+                           second_row + j * kPanel + kPanel / 2};
+    for (size_t i = 0; i < 4; ++i) {
+      store(places[i], is_first_chunk ? counts[i] : _mm256_add_epi16(load(places[i]), counts[i]));
+    }
+  }
+}
+
+template <size_t Panels>
+void count_mismatches(const Product& product, size_t first_output, Counts& counts) {
+  const size_t triples = triples_for(product.inputs);
+  const size_t chunks = (triples + kChunkTriples - 1) / kChunkTriples;
+  const size_t share = ((triples + chunks - 1) / chunks + 1) / 2 * 2;  // even, so that a chunk starts on a whole byte
+  const size_t stride = kPanel * nibble_pairs_for(product.inputs);
+  const uint8_t* panels = static_cast<const uint8_t*>(product.panels) + first_output / kPanel * stride;
+  const uint16_t* tiles = static_cast<const uint16_t*>(product.tiles);
+  Chunk chunk;
+  for (size_t start = 0; start < triples; start += share) {
+    const size_t size = std::min(share, triples - start);
+    unpack_chunk<Panels>(panels + start * 3 / 2 * kPanel, stride, size, chunk);
+    for (size_t row = 0; row < product.rows; row += 2) {
+      const uint16_t* tables = tiles + row / 2 * 3 * triples + 3 * start;
+      add_chunk<Panels>(tables, chunk, size, start == 0, counts.of[row], counts.of[row + 1]);
+    }
+  }
+}
+
+// Calls use(first output, panels, counts) for groups of panels.
+template <class Use>
+void for_panels(const Product& product, const Use& use) {
+  Counts counts;
+  const size_t outputs = padded(product.outputs);
+  size_t n = 0;
+  for (; n + kMostPanels * kPanel <= outputs; n += kMostPanels * kPanel) {
+    count_mismatches<kMostPanels>(product, n, counts);
+    use(n, kMostPanels, counts);
+  }
+  if (n < outputs) {  // rows are padded to 64 channels: what is left are two panels
+    count_mismatches<2>(product, n, counts);
+    use(n, size_t{2}, counts);
+  }
+}
+
+__m256i thresholds16(const int32_t* from) {
+  const __m256i packed = _mm256_packs_epi32(load(from), load(from + 8));
+  return _mm256_permute4x64_epi64(packed, 0xD8);  // packing works in halves of 128 bits
+}
+
+void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
+  const size_t stride = words_for(product.outputs) * 2;
+  uint32_t* out = reinterpret_cast<uint32_t*>(bits);
+  for_panels(product, [&](size_t first, size_t panels, const Counts& counts) {
+    for (size_t j = 0; j < panels; ++j) {
+      const __m256i most_low = thresholds16(most_mismatches + first + j * kPanel);
+      const __m256i most_high = thresholds16(most_mismatches + first + j * kPanel + kPanel / 2);
+      for (size_t row = 0; row < product.rows; ++row) {
+        const uint16_t* at = counts.of[row] + j * kPanel;
+        const __m256i above_low = _mm256_cmpgt_epi16(load(at), most_low);
+        const __m256i above_high = _mm256_cmpgt_epi16(load(at + kPanel / 2), most_high);
+        const __m256i above = _mm256_permute4x64_epi64(_mm256_packs_epi16(above_low, above_high), 0xD8);
+        out[row * stride + first / kPanel + j] = ~static_cast<uint32_t>(_mm256_movemask_epi8(above));
+      }
+    }
+  });
+}
+
+template <bool TwoPerMismatch, bool HasResidual>
+void scale_rows(const Product& product, const Affine& affine, float* values) {
+  const size_t stride = padded(product.outputs);
+  for_panels(product, [&](size_t first, size_t panels, const Counts& counts) {
+    for (size_t row = 0; row < product.rows; ++row) {
+      float* out = values + row * stride + first;
+      const float* residual = HasResidual ? affine.residual + row * stride + first : nullptr;
+      for (size_t i = 0; i < panels * kPanel; i += 8) {
+        const __m128i count = _mm_load_si128(reinterpret_cast<const __m128i*>(counts.of[row] + i));
+        const __m256i taken = _mm256_cvtepu16_epi32(TwoPerMismatch ? _mm_slli_epi16(count, 1) : count);
+        const __m256i dot = _mm256_sub_epi32(load(affine.base + first + i), taken);
+        __m256 value = _mm256_mul_ps(_mm256_loadu_ps(affine.scale + first + i), _mm256_cvtepi32_ps(dot));
+        value = _mm256_add_ps(value, _mm256_loadu_ps(affine.bias + first + i));
+        if (HasResidual) value = _mm256_add_ps(value, _mm256_loadu_ps(residual + i));
+        _mm256_storeu_ps(out + i, value);
+      }
+    }
+  });
+}
+
+void linear_floats(const Product& product, const Affine& affine, float* values) {
+  const bool two = affine.step == 2;
+  if (affine.residual != nullptr) {
+    (two ? scale_rows<true, true> : scale_rows<false, true>)(product, affine, values);
+  } else {
+    (two ? scale_rows<true, false> : scale_rows<false, false>)(product, affine, values);
+  }
+}
+
+// ---- Bi-Attention
+
+// Per 64-bit lane.
+__m256i popcount(__m256i words) {
+  const __m256i low = _mm256_set1_epi8(15);
+  const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
+                                         0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+  const __m256i of_low = _mm256_shuffle_epi8(table, _mm256_and_si256(words, low));
+  const __m256i of_high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(words, 4), low));
+  return _mm256_sad_epu8(_mm256_add_epi8(of_low, of_high), _mm256_setzero_si256());
+}
+
+unsigned top_bits(__m256i words) { return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(words))); }
+
+// One bit for each of 64 keys: whether the query attends to it.
+uint64_t attended_keys(__m256i query, const uint64_t* keys, __m256i most_mismatches) {
+  uint64_t missed = 0;
+  for (size_t k = 0; k < kWordBits; k += 4) {
+    const __m256i mismatches = popcount(_mm256_xor_si256(query, load(keys + k)));
+    missed |= uint64_t{top_bits(_mm256_cmpgt_epi64(mismatches, most_mismatches))} << k;
+  }
+  return ~missed;
+}
+
+constexpr size_t kMostKeyWords = 8192 / kWordBits;
+
+void attend(const Attention& attention) {
+  const size_t words = words_for(attention.key_count);
+  const size_t tail = attention.key_count % kWordBits;
+  const uint64_t last_word = tail == 0 ? ~uint64_t{0} : (uint64_t{1} << tail) - 1;
+  const __m256i most = _mm256_set1_epi64x(attention.most_mismatches);
+  uint64_t attended[kMostKeyWords];
+  for (size_t q = 0; q < attention.query_count; ++q) {
+    const __m256i query = _mm256_set1_epi64x(static_cast<int64_t>(attention.queries[q]));
+    int64_t count = 0;
+    for (size_t w = 0; w < words; ++w) {
+      attended[w] =
+          attended_keys(query, attention.keys + w * kWordBits, most) & (w + 1 == words ? last_word : ~uint64_t{0});
+      count += __builtin_popcountll(attended[w]);
+    }
+    uint64_t missed = 0;
+    for (size_t d = 0; d < kWordBits; d += 4) {
+      __m256i ones = _mm256_setzero_si256();
+      for (size_t w = 0; w < words; ++w) {
+        const __m256i keys = _mm256_set1_epi64x(static_cast<int64_t>(attended[w]));
+        ones = _mm256_add_epi64(ones, popcount(_mm256_and_si256(keys, load(attention.values + w * kWordBits + d))));
+      }
+      const __m256i context = _mm256_sub_epi64(_mm256_add_epi64(ones, ones), _mm256_set1_epi64x(count));
+      const __m256i minimum =
+          _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(attention.minimum + d)));
+      missed |= uint64_t{top_bits(_mm256_cmpgt_epi64(minimum, context))} << d;
+    }
+    attention.context[q] = ~missed;
+  }
+}
+
+// ---- LayerNorm
+
+int64_t sum_lanes(__m256i lanes) {
+  alignas(32) int64_t values[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(values), lanes);
+  return values[0] + values[1] + values[2] + values[3];
+}
+
+struct Statistics {
+  int64_t sum;
+  int64_t sum_of_squares;
+  bool in_range;
+};
+
+// The padding is 0 and adds nothing.
+Statistics statistics_of(const float* row, size_t channels) {
+  const __m256 limit = _mm256_set1_ps(kLayerNormLimit);
+  const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
+  __m256 inside = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+  __m256i sum = _mm256_setzero_si256();
+  __m256i squares = _mm256_setzero_si256();
+  for (size_t c = 0; c < padded(channels); c += 8) {
+    const __m256 x = _mm256_loadu_ps(row + c);
+    inside = _mm256_and_ps(inside, _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_LT_OQ));
+    const __m256i grid = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(static_cast<float>(kGrid))));
+    const __m256i odd = _mm256_srli_epi64(grid, 32);
+    const __m256i one = _mm256_set1_epi32(1);
+    sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(grid, one), _mm256_mul_epi32(odd, one)));
+    squares = _mm256_add_epi64(squares, _mm256_add_epi64(_mm256_mul_epi32(grid, grid), _mm256_mul_epi32(odd, odd)));
+  }
+  return {sum_lanes(sum), sum_lanes(squares), _mm256_movemask_ps(inside) == 0xFF};
+}
+
+__m128 normalize(__m128 x, __m256d centre, __m256d inverse, __m128 weight, __m128 bias) {
+  const __m256d normed = _mm256_mul_pd(_mm256_sub_pd(_mm256_cvtps_pd(x), centre), inverse);
+  const __m256d weighted = _mm256_mul_pd(normed, _mm256_cvtps_pd(weight));
+  return _mm256_cvtpd_ps(_mm256_add_pd(weighted, _mm256_cvtps_pd(bias)));
+}
+
+bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint8_t* bits) {
+  const Statistics found = statistics_of(input, norm.channels);
+  if (!found.in_range) return false;
+  const double channels = static_cast<double>(norm.channels);
+  const double mean = static_cast<double>(found.sum) / channels;
+  const double square_of_mean = mean * mean;
+  const double variance = std::max(static_cast<double>(found.sum_of_squares) / channels - square_of_mean, 0.0);
+  const __m256d centre = _mm256_set1_pd(mean / kGrid);
+  const __m256d inverse = _mm256_set1_pd(1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps));
+  for (size_t c = 0; c < padded(norm.channels); c += 8) {
+    const __m256 x = _mm256_loadu_ps(input + c);
+    const __m256 weight = _mm256_loadu_ps(norm.weight + c);
+    const __m256 bias = _mm256_loadu_ps(norm.bias + c);
+    const __m128 low = normalize(_mm256_castps256_ps128(x), centre, inverse, _mm256_castps256_ps128(weight),
+                                 _mm256_castps256_ps128(bias));
+    const __m128 high = normalize(_mm256_extractf128_ps(x, 1), centre, inverse, _mm256_extractf128_ps(weight, 1),
+                                  _mm256_extractf128_ps(bias, 1));
+    const __m256 y = _mm256_set_m128(high, low);
+    _mm256_storeu_ps(output + c, y);
+    bits[c / 8] =
+        static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(y, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ)));
+  }
+  return true;
+}
+
+bool layer_norm(const LayerNorm& norm) {
+  const size_t stride = padded(norm.channels);
+  uint8_t* bits = reinterpret_cast<uint8_t*>(norm.bits);
+  for (size_t row = 0; row < norm.rows; ++row) {
+    if (!layer_norm_row(norm, norm.input + row * stride, norm.output + row * stride, bits + row * stride / 8))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Kernels kAvx2 = {"avx2",      panel_bytes,   pack_panels, tile_bytes, pack_tiles,
+                       linear_bits, linear_floats, attend,      layer_norm};
+
+}  // namespace bibert

@@ -1,0 +1,385 @@
+// AVX-512 kernels (F, BW, VL, DQ, VPOPCNTDQ). The product of bits is a carry-save adder over pairs of 32-bit words that
+// lie in memory as (first, first ^ second), the two halves of a 64-bit word, for weights and activations alike. `ones`
+// holds the lowest bit of 512 running counts. With u, v the mismatches of the two words, u ^ v is the xor of the two
+// entries `first ^ second`, and so
+//
+//   sum   = ones ^ (u ^ v)            one vpternlogd
+//   u     = xor of the two `first`    one vpxord
+//   carry = sum == ones ? u : ones    one vpternlogd; it is the majority of ones, u and v
+//
+// The carry goes through vpopcntd and vpaddd: 5 instructions for 1,024 products of bits, where xor, popcount and add
+// take
+// 6. At the end mismatches = 2 · count + popcount(ones).
+//
+// Floats are computed in 256 bits: multiplications in 512 bits lower the clock for the product too.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns of undefined lanes in its own header (PR 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#include <cstring>
+
+#include "bibert/kernels.h"
+
+namespace bibert {
+namespace {
+
+constexpr size_t kLanes = 16;                // output channels in a register, 32 bits each
+constexpr size_t kPanels = 2;                // registers of output channels in a tile
+constexpr size_t kGroup = kPanels * kLanes;  // output channels in a tile; divides padded(outputs)
+constexpr size_t kTileRows = 4;              // 4 x 2 counts, ones and sums are 24 of the 32 registers
+constexpr size_t kStep = 2 * kGroup;         // 32-bit entries of a group for one 64-bit word of the inputs
+constexpr size_t kLineEntries = kAlignment / sizeof(uint32_t);
+
+size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * words_for(inputs) * sizeof(uint64_t); }
+
+// [group of channels][word][panel][first, first ^ second][lane]: a tile reads one stream.
+void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
+  const size_t words = words_for(inputs);
+  for (size_t channel = 0; channel < padded(outputs); ++channel) {
+    const size_t panel = channel % kGroup / kLanes;
+    uint32_t* entry = static_cast<uint32_t*>(panels) + channel / kGroup * words * kStep;
+    entry += panel * 2 * kLanes + channel % kLanes;
+    for (size_t word = 0; word < words; ++word, entry += kStep) {
+      const uint64_t weight = channel < outputs ? bits[channel * words + word] : 0;
+      entry[0] = static_cast<uint32_t>(weight);
+      entry[kLanes] = static_cast<uint32_t>(weight ^ weight >> 32);
+    }
+  }
+}
+
+size_t tile_bytes(size_t rows, size_t inputs) { return rows * words_for(inputs) * sizeof(uint64_t); }
+
+// [row][word][first, first ^ second]
+void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
+  uint64_t* const out = static_cast<uint64_t*>(tiles);
+  const size_t words = rows * words_for(inputs);
+  for (size_t word = 0; word < words; word += 8) {
+    const __mmask8 present = static_cast<__mmask8>(words - word < 8 ? (1U << (words - word)) - 1 : 0xFF);
+    const __m512i plain = _mm512_maskz_loadu_epi64(present, bits + word);
+    _mm512_mask_storeu_epi64(out + word, present, _mm512_xor_si512(plain, _mm512_slli_epi64(plain, 32)));
+  }
+}
+
+// The weights of a group for one word of the inputs.
+struct Weights {
+  __m512i first[kPanels];
+  __m512i both[kPanels];  // first ^ second
+};
+
+[[gnu::always_inline]] inline Weights load_weights(const uint32_t* entries) {
+  return {{_mm512_loadu_si512(entries), _mm512_loadu_si512(entries + 2 * kLanes)},
+          {_mm512_loadu_si512(entries + kLanes), _mm512_loadu_si512(entries + 3 * kLanes)}};
+}
+
+// One word of one row against a group. In assembly, because a compiler takes the broadcasts out of the loop over the
+// panels and then runs out of registers. vpternlogd overwrites an operand: each panel broadcasts `both` for itself,
+// since a load costs nothing on the two ports that do everything else, and a copy may.
+[[gnu::always_inline]] inline void add_word(const uint32_t* activation, const Weights& weights,
+                                            const __m512i (&ones)[kPanels], __m512i (&sum)[kPanels],
+                                            __m512i (&count)[kPanels]) {
+  __m512i carry0, carry1;
+  __asm__ volatile(
+      "vpbroadcastd %[both], %[sum0]\n\t"
+      "vpbroadcastd %[both], %[sum1]\n\t"
+      "vpbroadcastd %[first], %[carry0]\n\t"
+      "vpternlogd $0x96, %[ones0], %[both0], %[sum0]\n\t"  // the xor of all three
+      "vpternlogd $0x96, %[ones1], %[both1], %[sum1]\n\t"
+      "vpxord %[carry0], %[first1], %[carry1]\n\t"
+      "vpxord %[carry0], %[first0], %[carry0]\n\t"
+      "vpternlogd $0xD4, %[sum0], %[ones0], %[carry0]\n\t"  // sum == ones ? carry : ones
+      "vpternlogd $0xD4, %[sum1], %[ones1], %[carry1]\n\t"
+      "vpopcntd %[carry0], %[carry0]\n\t"
+      "vpopcntd %[carry1], %[carry1]\n\t"
+      "vpaddd %[carry0], %[count0], %[count0]\n\t"
+      "vpaddd %[carry1], %[count1], %[count1]"
+      : [sum0] "=&v"(sum[0]), [sum1] "=&v"(sum[1]), [carry0] "=&v"(carry0), [carry1] "=&v"(carry1),
+        [count0] "+v"(count[0]), [count1] "+v"(count[1])
+      : [first] "m"(activation[0]), [both] "m"(activation[1]), [ones0] "v"(ones[0]), [ones1] "v"(ones[1]),
+        [first0] "v"(weights.first[0]), [first1] "v"(weights.first[1]), [both0] "v"(weights.both[0]),
+        [both1] "v"(weights.both[1]));
+}
+
+// The same for the first word, where ones and counts are still 0.
+[[gnu::always_inline]] inline void start_word(const uint32_t* activation, const Weights& weights,
+                                              __m512i (&sum)[kPanels], __m512i (&count)[kPanels]) {
+  const __m512i first = _mm512_set1_epi32(static_cast<int32_t>(activation[0]));
+  const __m512i both = _mm512_set1_epi32(static_cast<int32_t>(activation[1]));
+#pragma GCC unroll 2
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    sum[panel] = _mm512_xor_si512(both, weights.both[panel]);
+    const __m512i mismatches = _mm512_xor_si512(first, weights.first[panel]);
+    count[panel] = _mm512_popcnt_epi32(_mm512_andnot_si512(sum[panel], mismatches));
+  }
+}
+
+// A few rows of activations and one group of channels.
+struct Tile {
+  const uint32_t* activations;
+  const uint32_t* weights;
+  size_t words;
+  size_t row;
+  size_t channel;
+};
+
+template <size_t kRows>
+using Registers = __m512i[kRows][kPanels];
+
+template <size_t kRows>
+[[gnu::always_inline]] inline void start_rows(const Tile& tile, Registers<kRows>& sums, Registers<kRows>& counts) {
+  const Weights weights = load_weights(tile.weights);
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kRows; ++r) start_word(tile.activations + r * 2 * tile.words, weights, sums[r], counts[r]);
+}
+
+template <size_t kRows>
+[[gnu::always_inline]] inline void add_rows(const Tile& tile, size_t word, const Registers<kRows>& ones,
+                                            Registers<kRows>& sums, Registers<kRows>& counts) {
+  const Weights weights = load_weights(tile.weights + word * kStep);
+  const uint32_t* const activations = tile.activations + word * 2;
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kRows; ++r) add_word(activations + r * 2 * tile.words, weights, ones[r], sums[r], counts[r]);
+}
+
+// Out of line for every number of rows and kind of output: as a part of a bigger function GCC 12 spills the counts.
+// Words come in twos, so that the lowest bits go from `ones` to `sums` and back without a copy.
+template <size_t kRows, class Output>
+[[gnu::noinline]] void compute_tile(const Tile& tile, const Output& output) {
+  Registers<kRows> counts, ones, sums;
+  size_t word = 2 - tile.words % 2;
+  if (word == 1) {
+    start_rows<kRows>(tile, ones, counts);
+  } else {
+    start_rows<kRows>(tile, sums, counts);
+    add_rows<kRows>(tile, 1, sums, ones, counts);
+  }
+  for (; word < tile.words; word += 2) {
+    add_rows<kRows>(tile, word, ones, sums, counts);
+    add_rows<kRows>(tile, word + 1, sums, ones, counts);
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      const __m512i carries = _mm512_add_epi32(counts[r][panel], counts[r][panel]);
+      counts[r][panel] = _mm512_add_epi32(carries, _mm512_popcnt_epi32(ones[r][panel]));
+    }
+    output.store(tile.row + r, tile.channel, counts[r]);
+  }
+}
+
+// The part of the next group that is due while one of `turns` tiles is computed: the hardware does not see that the
+// stream goes on behind a group that is read once for every tile.
+void prefetch_part(const uint32_t* group, size_t lines, size_t turn, size_t turns) {
+  for (size_t line = lines * turn / turns; line < lines * (turn + 1) / turns; ++line)
+    _mm_prefetch(reinterpret_cast<const char*>(group + line * kLineEntries), _MM_HINT_T0);
+}
+
+template <class Output>
+void multiply(const Product& product, const Output& output) {
+  constexpr void (*kComputeTile[kTileRows])(const Tile&, const Output&) = {
+      compute_tile<1, Output>, compute_tile<2, Output>, compute_tile<3, Output>, compute_tile<4, Output>};
+  const size_t words = words_for(product.inputs);
+  const size_t group_entries = words * kStep;
+  const size_t turns = (product.rows + kTileRows - 1) / kTileRows;
+  const uint32_t* const activations = static_cast<const uint32_t*>(product.tiles);
+  const uint32_t* group = static_cast<const uint32_t*>(product.panels);
+  for (size_t channel = 0; channel < padded(product.outputs); channel += kGroup, group += group_entries) {
+    const bool last = channel + kGroup == padded(product.outputs);
+    for (size_t turn = 0; turn < turns; ++turn) {
+      if (!last) prefetch_part(group + group_entries, group_entries / kLineEntries, turn, turns);
+      const size_t row = turn * kTileRows;
+      const size_t rows = product.rows - row < kTileRows ? product.rows - row : kTileRows;
+      kComputeTile[rows - 1]({activations + row * 2 * words, group, words, row, channel}, output);
+    }
+  }
+}
+
+struct BitRows {
+  const int32_t* most_mismatches;
+  uint64_t* bits;
+  size_t row_words;
+
+  [[gnu::always_inline]] void store(size_t row, size_t channel, const __m512i (&mismatches)[kPanels]) const {
+    const int32_t* const most = most_mismatches + channel;
+    const __mmask16 low = _mm512_cmple_epi32_mask(mismatches[0], _mm512_loadu_si512(most));
+    const __mmask16 high = _mm512_cmple_epi32_mask(mismatches[1], _mm512_loadu_si512(most + kLanes));
+    const uint32_t group = _mm512_kunpackw(high, low);
+    std::memcpy(reinterpret_cast<char*>(bits + row * row_words) + channel / 8, &group, sizeof group);
+  }
+};
+
+void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
+  multiply(product, BitRows{most_mismatches, bits, words_for(product.outputs)});
+}
+
+struct FloatRows {
+  const Affine& affine;
+  __mmask16 doubled;  // all lanes if affine.step is 2, none if it is 1
+  float* values;
+  size_t stride;
+
+  [[gnu::always_inline]] void store(size_t row, size_t channel, const __m512i (&mismatches)[kPanels]) const {
+    for (size_t panel = 0; panel < kPanels; ++panel, channel += kLanes) {
+      const __m512i lost = _mm512_mask_add_epi32(mismatches[panel], doubled, mismatches[panel], mismatches[panel]);
+      const __m512i dot = _mm512_sub_epi32(_mm512_loadu_si512(affine.base + channel), lost);
+      store_half(row, channel, _mm512_castsi512_si256(dot));
+      store_half(row, channel + kLanes / 2, _mm512_extracti64x4_epi64(dot, 1));
+    }
+  }
+
+  [[gnu::always_inline]] void store_half(size_t row, size_t channel, __m256i dot) const {
+    const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(affine.scale + channel), _mm256_cvtepi32_ps(dot));
+    __m256 value = _mm256_add_ps(scaled, _mm256_loadu_ps(affine.bias + channel));
+    const size_t at = row * stride + channel;
+    if (affine.residual != nullptr) value = _mm256_add_ps(value, _mm256_loadu_ps(affine.residual + at));
+    _mm256_storeu_ps(values + at, value);
+  }
+};
+
+void linear_floats(const Product& product, const Affine& affine, float* values) {
+  const __mmask16 doubled = affine.step == 2 ? 0xFFFF : 0;
+  multiply(product, FloatRows{affine, doubled, values, padded(product.outputs)});
+}
+
+// kOctets registers of 8 channels; the channels behind them have a minimum that no context reaches.
+template <size_t kOctets>
+void attend_octets(const Attention& attention) {
+  const __m512i most = _mm512_set1_epi64(attention.most_mismatches);
+  __m512i minimum[kOctets];
+  for (size_t i = 0; i < kOctets; ++i)
+    minimum[i] = _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(attention.minimum + 8 * i)));
+  for (size_t query = 0; query < attention.query_count; ++query) {
+    const __m512i bits = _mm512_set1_epi64(static_cast<long long>(attention.queries[query]));
+    __m512i attended_ones[kOctets] = {};
+    int64_t attended = 0;
+    for (size_t first = 0; first < attention.key_count; first += kWordBits) {
+      uint64_t keys = 0;
+#pragma GCC unroll 8
+      for (size_t i = 0; i < 8; ++i) {
+        const __m512i different = _mm512_xor_si512(bits, _mm512_loadu_si512(attention.keys + first + 8 * i));
+        keys |= uint64_t{_mm512_cmple_epi64_mask(_mm512_popcnt_epi64(different), most)} << (8 * i);
+      }
+      const size_t left = attention.key_count - first;
+      if (left < kWordBits) keys &= (uint64_t{1} << left) - 1;
+      attended += __builtin_popcountll(keys);
+      const __m512i keys_of_all = _mm512_set1_epi64(static_cast<long long>(keys));
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kOctets; ++i) {
+        const __m512i values = _mm512_loadu_si512(attention.values + first + 8 * i);
+        const __m512i ones = _mm512_popcnt_epi64(_mm512_and_si512(keys_of_all, values));
+        attended_ones[i] = _mm512_add_epi64(attended_ones[i], ones);
+      }
+    }
+    uint64_t context = 0;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kOctets; ++i) {
+      const __m512i twice = _mm512_add_epi64(attended_ones[i], attended_ones[i]);
+      const __m512i needed = _mm512_add_epi64(minimum[i], _mm512_set1_epi64(attended));
+      context |= uint64_t{_mm512_cmpge_epi64_mask(twice, needed)} << (8 * i);
+    }
+    attention.context[query] = context;
+  }
+}
+
+// A context is at most key_count. A minimum above it, as behind the last channel of a head, makes the bit 0: a head of
+// up to 32 channels takes half the work.
+void attend(const Attention& attention) {
+  bool upper_half = false;
+  for (size_t d = kWordBits / 2; d < kWordBits; ++d)
+    upper_half |= attention.minimum[d] <= static_cast<int64_t>(attention.key_count);
+  if (upper_half) return attend_octets<8>(attention);
+  attend_octets<4>(attention);
+}
+
+int64_t sum_of_lanes(__m256i lanes) {
+  const __m128i pair = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+  return _mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1);
+}
+
+struct Moments {
+  bool in_range;
+  int64_t sum;
+  int64_t sum_of_squares;
+};
+
+// On the grid |q| < 2^25: 8 of them fit in 32 bits, 4,096 squares in 64. The padding adds 0. Magnitudes of floats
+// compare like integers, with infinity and NaN above all numbers.
+Moments moments_of(const float* input, size_t channels) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  const __m256 grid = _mm256_set1_ps(static_cast<float>(kGrid));
+  __m256i largest = _mm256_setzero_si256();
+  __m256i sum = _mm256_setzero_si256();
+  __m256i squares = _mm256_setzero_si256();
+  for (size_t c = 0; c < channels; c += kWordBits) {
+    __m256i sum_of_word = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kWordBits; i += 8) {
+      const __m256 x = _mm256_loadu_ps(input + c + i);
+      largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(x), magnitude));
+      const __m256i even =
+          _mm256_cvtps_epi32(_mm256_mul_ps(x, grid));  // the product is exact, the rounding half to even
+      const __m256i odd = _mm256_srli_epi64(even, 32);
+      sum_of_word = _mm256_add_epi32(sum_of_word, even);
+      squares = _mm256_add_epi64(squares, _mm256_mul_epi32(even, even));
+      squares = _mm256_add_epi64(squares, _mm256_mul_epi32(odd, odd));
+    }
+    sum = _mm256_add_epi64(sum, _mm256_cvtepi32_epi64(_mm256_castsi256_si128(sum_of_word)));
+    sum = _mm256_add_epi64(sum, _mm256_cvtepi32_epi64(_mm256_extracti128_si256(sum_of_word, 1)));
+  }
+  const __m256i limit = _mm256_castps_si256(_mm256_set1_ps(kLayerNormLimit));
+  return {_mm256_cmpge_epu32_mask(largest, limit) == 0, sum_of_lanes(sum), sum_of_lanes(squares)};
+}
+
+struct Normalizer {
+  __m256d centre;
+  __m256d inverse;
+
+  [[gnu::always_inline]] __m128 operator()(const float* input, const float* weight, const float* bias) const {
+    const __m256d centred = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(input)), centre);
+    const __m256d normed = _mm256_mul_pd(centred, inverse);
+    const __m256d weighted = _mm256_mul_pd(normed, _mm256_cvtps_pd(_mm_loadu_ps(weight)));
+    return _mm256_cvtpd_ps(_mm256_add_pd(weighted, _mm256_cvtps_pd(_mm_loadu_ps(bias))));
+  }
+};
+
+Normalizer normalizer_of(const Moments& moments, const LayerNorm& norm) {
+  const double channels = static_cast<double>(norm.channels);
+  const double mean = static_cast<double>(moments.sum) / channels;
+  const double square_of_mean = mean * mean;
+  const double difference = static_cast<double>(moments.sum_of_squares) / channels - square_of_mean;
+  const double variance = difference > 0.0 ? difference : 0.0;
+  const __m256d spread = _mm256_set1_pd(variance / (kGrid * kGrid) + norm.eps);
+  return {_mm256_set1_pd(mean / kGrid), _mm256_div_pd(_mm256_set1_pd(1.0), _mm256_sqrt_pd(spread))};
+}
+
+bool layer_norm(const LayerNorm& norm) {
+  const size_t stride = padded(norm.channels);
+  for (size_t row = 0; row < norm.rows; ++row) {
+    const float* const input = norm.input + row * stride;
+    float* const output = norm.output + row * stride;
+    unsigned char* const bits = reinterpret_cast<unsigned char*>(norm.bits + row * words_for(norm.channels));
+    const Moments moments = moments_of(input, norm.channels);
+    if (!moments.in_range) return false;
+    const Normalizer normalize = normalizer_of(moments, norm);
+    for (size_t c = 0; c < stride; c += 8) {
+      const __m128 low = normalize(input + c, norm.weight + c, norm.bias + c);
+      const __m128 high = normalize(input + c + 4, norm.weight + c + 4, norm.bias + c + 4);
+      const __m256 values = _mm256_set_m128(high, low);
+      _mm256_storeu_ps(output + c, values);
+      bits[c / 8] = _mm256_cmp_ps_mask(values, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+const Kernels kAvx512 = {"avx512",    panel_bytes,   pack_panels, tile_bytes, pack_tiles,
+                         linear_bits, linear_floats, attend,      layer_norm};
+
+}  // namespace bibert

@@ -1,0 +1,121 @@
+// The kernels in the plainest code: the specification that every instruction set is tested against. Never optimized.
+#include <cmath>
+#include <cstring>
+
+#include "bibert/kernels.h"
+
+namespace bibert {
+namespace {
+
+int32_t popcount(uint64_t word) { return __builtin_popcountll(word); }
+
+size_t row_bytes(size_t rows, size_t inputs) { return rows * words_for(inputs) * sizeof(uint64_t); }
+
+void copy_rows(const uint64_t* bits, size_t rows, size_t inputs, void* out) {
+  std::memcpy(out, bits, row_bytes(rows, inputs));
+}
+
+int32_t mismatches(const Product& product, size_t row, size_t output) {
+  const size_t words = words_for(product.inputs);
+  const uint64_t* activation = static_cast<const uint64_t*>(product.tiles) + row * words;
+  const uint64_t* weight = static_cast<const uint64_t*>(product.panels) + output * words;
+  int32_t count = 0;
+  for (size_t word = 0; word < words; ++word) count += popcount(activation[word] ^ weight[word]);
+  return count;
+}
+
+void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
+  const size_t words = words_for(product.outputs);
+  for (size_t row = 0; row < product.rows; ++row) {
+    std::memset(bits + row * words, 0, words * sizeof(uint64_t));
+    for (size_t n = 0; n < product.outputs; ++n) {
+      const uint64_t bit = mismatches(product, row, n) <= most_mismatches[n];
+      bits[row * words + n / kWordBits] |= bit << (n % kWordBits);
+    }
+  }
+}
+
+void linear_floats(const Product& product, const Affine& affine, float* values) {
+  const size_t stride = padded(product.outputs);
+  for (size_t row = 0; row < product.rows; ++row) {
+    for (size_t n = 0; n < product.outputs; ++n) {
+      const int32_t dot = affine.base[n] - affine.step * mismatches(product, row, n);
+      const float scaled = affine.scale[n] * static_cast<float>(dot);
+      float value = scaled + affine.bias[n];
+      if (affine.residual != nullptr) value = value + affine.residual[row * stride + n];
+      values[row * stride + n] = value;
+    }
+    for (size_t n = product.outputs; n < stride; ++n) values[row * stride + n] = 0.0F;
+  }
+}
+
+void attend(const Attention& attention) {
+  const size_t words = words_for(attention.key_count);
+  for (size_t query = 0; query < attention.query_count; ++query) {
+    int32_t attended = 0;
+    int32_t attended_ones[kWordBits] = {};
+    for (size_t word = 0; word < words; ++word) {
+      uint64_t keys = 0;
+      for (size_t k = word * kWordBits; k < attention.key_count && k < (word + 1) * kWordBits; ++k) {
+        const uint64_t bit = popcount(attention.queries[query] ^ attention.keys[k]) <= attention.most_mismatches;
+        keys |= bit << (k % kWordBits);
+      }
+      attended += popcount(keys);
+      for (size_t d = 0; d < kWordBits; ++d)
+        attended_ones[d] += popcount(keys & attention.values[word * kWordBits + d]);
+    }
+    uint64_t context = 0;
+    for (size_t d = 0; d < kWordBits; ++d) {
+      const uint64_t bit = 2 * attended_ones[d] - attended >= attention.minimum[d];
+      context |= bit << d;
+    }
+    attention.context[query] = context;
+  }
+}
+
+// Every step is a named value: one operation, one rounding.
+bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
+  int64_t sum = 0;
+  int64_t sum_of_squares = 0;
+  for (size_t c = 0; c < norm.channels; ++c) {
+    if (!(std::fabs(input[c]) < kLayerNormLimit)) return false;
+    const int64_t grid = std::llrint(static_cast<double>(input[c]) * kGrid);
+    sum += grid;
+    sum_of_squares += grid * grid;
+  }
+  const double channels = static_cast<double>(norm.channels);
+  const double mean = static_cast<double>(sum) / channels;
+  const double square_of_mean = mean * mean;
+  const double mean_of_squares = static_cast<double>(sum_of_squares) / channels;
+  const double variance = std::fmax(mean_of_squares - square_of_mean, 0.0);
+  const double centre = mean / kGrid;
+  const double inverse = 1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps);
+  std::memset(bits, 0, words_for(norm.channels) * sizeof(uint64_t));
+  for (size_t c = 0; c < norm.channels; ++c) {
+    const double centred = static_cast<double>(input[c]) - centre;
+    const double normed = centred * inverse;
+    const double weighted = normed * static_cast<double>(norm.weight[c]);
+    output[c] = static_cast<float>(weighted + static_cast<double>(norm.bias[c]));
+    const uint64_t bit = output[c] >= norm.minimum[c];
+    bits[c / kWordBits] |= bit << (c % kWordBits);
+  }
+  for (size_t c = norm.channels; c < padded(norm.channels); ++c) output[c] = 0.0F;
+  return true;
+}
+
+bool layer_norm(const LayerNorm& norm) {
+  const size_t stride = padded(norm.channels);
+  for (size_t row = 0; row < norm.rows; ++row) {
+    const float* input = norm.input + row * stride;
+    if (!layer_norm_row(norm, input, norm.output + row * stride, norm.bits + row * words_for(norm.channels)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Kernels kReference = {"reference", row_bytes,     copy_rows, row_bytes, copy_rows,
+                            linear_bits, linear_floats, attend,    layer_norm};
+
+}  // namespace bibert

@@ -1,0 +1,234 @@
+// Making a model: the walk through the data section, and what each tensor becomes.
+#include "bibert/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bibert/reader.h"
+
+namespace bibert {
+namespace {
+
+struct Limit {
+  const char* name;
+  uint32_t bibert_config::*field;
+  uint32_t most;
+};
+
+constexpr Limit kLimits[] = {
+    {"layers", &bibert_config::layers, 48},
+    {"hidden", &bibert_config::hidden, 4096},
+    {"heads", &bibert_config::heads, 256},
+    {"head_size", &bibert_config::head_size, 64},
+    {"intermediate", &bibert_config::intermediate, 16384},
+    {"vocabulary", &bibert_config::vocabulary, 1U << 20},
+    {"positions", &bibert_config::positions, 8192},
+    {"token_types", &bibert_config::token_types, 64},
+    {"labels", &bibert_config::labels, 65536},
+};
+constexpr uint32_t kMostInner = 4096;
+constexpr uint32_t kAllThresholds = 0xFF;
+
+int32_t popcount_row(const uint64_t* row, size_t words) {
+  int32_t count = 0;
+  for (size_t word = 0; word < words; ++word) count += __builtin_popcountll(row[word]);
+  return count;
+}
+
+// The most mismatches with which scale · (inputs - 2 · mismatches) + bias still reaches `minimum`, or -1. The value
+// falls with the mismatches, because the scale is not negative and rounding keeps the order; so halving finds the
+// place.
+int32_t most_mismatches(size_t inputs, float scale, float bias, float minimum) {
+  const auto reaches = [&](int32_t mismatches) {
+    const float scaled = scale * static_cast<float>(static_cast<int32_t>(inputs) - 2 * mismatches);
+    const float value = scaled + bias;
+    return value >= minimum;
+  };
+  int32_t reached = -1;
+  int32_t missed = static_cast<int32_t>(inputs) + 1;
+  while (missed - reached > 1) {
+    const int32_t middle = reached + (missed - reached) / 2;
+    (reaches(middle) ? reached : missed) = middle;
+  }
+  return reached;
+}
+
+// A query and a key of n channels score n - 2 · mismatches.
+int32_t most_mismatches_of_score(int64_t head_size, int64_t least_score) {
+  const int64_t twice = head_size - least_score;
+  if (twice < 0) return -1;
+  return static_cast<int32_t>(std::min(twice / 2, head_size));
+}
+
+// The least whole number that reaches a threshold; a context lies within ± 8192 keys.
+int32_t least_integer(float threshold) {
+  constexpr float kBeyond = 16384.0F;
+  return static_cast<int32_t>(std::ceil(std::clamp(threshold, -kBeyond, kBeyond)));
+}
+
+class Maker {
+ public:
+  Maker(const bibert_config& config, const void* data, const Kernels& kernels)
+      : config_(config), kernels_(kernels), reader_(data, sizes_of(config)) {}
+
+  Model make() {
+    Model model{config_, &kernels_, {}, {}, {}, {}, {}};
+    make_words(model);
+    make_numbers(model);
+    return model;
+  }
+
+ private:
+  bool has(uint32_t site) const { return (config_.thresholds & site) != 0; }
+
+  Matrix matrix(const std::string& name, size_t outputs, size_t inputs, Buffer<int32_t>* ones = nullptr) {
+    const Buffer<uint64_t> bits = reader_.bits(name + ".bits", outputs, inputs);
+    Matrix matrix{outputs, inputs, Buffer<uint8_t>(kernels_.panel_bytes(outputs, inputs))};
+    kernels_.pack_panels(bits.data(), outputs, inputs, matrix.panels.data());
+    if (ones != nullptr) {
+      const size_t words = words_for(inputs);
+      *ones = Buffer<int32_t>(padded(outputs));
+      for (size_t n = 0; n < outputs; ++n) (*ones)[n] = popcount_row(bits.data() + n * words, words);
+    }
+    return matrix;
+  }
+
+  void make_words(Model& model) {
+    const size_t hidden = config_.hidden;
+    const size_t inner = model.inner();
+    model.embeddings.word_bits = reader_.bits("embeddings.word.bits", config_.vocabulary, hidden);
+    model.layers = std::vector<Layer>(config_.layers);
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      Layer& layer = model.layers[i];
+      const std::string at = "layers." + std::to_string(i) + ".";
+      layer.query.matrix = matrix(at + "query", inner, hidden);
+      layer.key.matrix = matrix(at + "key", inner, hidden);
+      layer.value.matrix = matrix(at + "value", inner, hidden);
+      layer.attention_output.matrix = matrix(at + "attention_output", hidden, inner);
+      layer.intermediate.matrix = matrix(at + "intermediate", config_.intermediate, hidden);
+      layer.output.matrix = matrix(at + "output", hidden, config_.intermediate, &layer.output.base);
+    }
+    model.pooler.matrix = matrix("pooler", hidden, hidden);
+  }
+
+  void make_numbers(Model& model) {
+    const size_t hidden = config_.hidden;
+    Embeddings& embeddings = model.embeddings;
+    embeddings.word_scale = reader_.scales("embeddings.word.scale", config_.vocabulary);
+    embeddings.token_type = reader_.table("embeddings.token_type", config_.token_types, hidden);
+    embeddings.position = reader_.table("embeddings.position", config_.positions, hidden);
+    Norm* norm = &embeddings.norm;
+    read_norm("embeddings.norm", *norm);
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      read_layer("layers." + std::to_string(i) + ".", model.layers[i], *norm);
+      norm = &model.layers[i].output_norm;
+    }
+    norm->minimum = reader_.thresholds("pooler_input.threshold", hidden, has(BIBERT_THRESHOLD_POOLER_INPUT));
+    read_linear("pooler", model.pooler, BIBERT_FFN_SIGN);
+    model.classifier_weight = reader_.table("classifier.weight", config_.labels, hidden);
+    model.classifier_bias = reader_.floats("classifier.bias", config_.labels);
+  }
+
+  // `before` is the LayerNorm whose sign this layer takes in.
+  void read_layer(const std::string& at, Layer& layer, Norm& before) {
+    before.minimum =
+        reader_.thresholds(at + "attention_input.threshold", config_.hidden, has(BIBERT_THRESHOLD_ATTENTION_INPUT));
+    read_sign(at + "query", at + "query", layer.query, BIBERT_THRESHOLD_QUERY);
+    read_sign(at + "key", at + "key", layer.key, BIBERT_THRESHOLD_KEY);
+    read_sign(at + "value", at + "value", layer.value, BIBERT_THRESHOLD_VALUE);
+    read_heads(at, layer);
+    read_linear(at + "attention_output", layer.attention_output, BIBERT_FFN_SIGN);
+    read_norm(at + "attention_norm", layer.attention_norm);
+    layer.attention_norm.minimum =
+        reader_.thresholds(at + "ffn_input.threshold", config_.hidden, has(BIBERT_THRESHOLD_FFN_INPUT));
+    read_sign(at + "intermediate", at + "ffn_hidden", layer.intermediate, BIBERT_THRESHOLD_FFN_HIDDEN);
+    read_linear(at + "output", layer.output, config_.ffn_levels);
+    read_norm(at + "output_norm", layer.output_norm);
+  }
+
+  void read_sign(const std::string& name, const std::string& site_name, SignLinear& linear, uint32_t site) {
+    const size_t outputs = linear.matrix.outputs;
+    const Buffer<float> scale = reader_.scales(name + ".scale", outputs);
+    const Buffer<float> bias = reader_.floats(name + ".bias", outputs);
+    const Buffer<float> minimum = reader_.thresholds(site_name + ".threshold", outputs, has(site));
+    linear.most_mismatches = Buffer<int32_t>(padded(outputs));
+    for (size_t n = 0; n < padded(outputs); ++n) {
+      linear.most_mismatches[n] =
+          n < outputs ? most_mismatches(linear.matrix.inputs, scale[n], bias[n], minimum[n]) : -1;
+    }
+  }
+
+  void read_linear(const std::string& name, FloatLinear& linear, uint32_t input_levels) {
+    const size_t outputs = linear.matrix.outputs;
+    linear.scale = reader_.scales(name + ".scale", outputs);
+    linear.bias = reader_.floats(name + ".bias", outputs);
+    linear.step = input_levels == BIBERT_FFN_SIGN ? 2 : 1;
+    if (input_levels == BIBERT_FFN_SIGN) {
+      linear.base = Buffer<int32_t>(padded(outputs));
+      std::fill_n(linear.base.data(), padded(outputs), static_cast<int32_t>(linear.matrix.inputs));
+    }
+  }
+
+  void read_heads(const std::string& at, Layer& layer) {
+    const size_t inner = size_t{config_.heads} * config_.head_size;
+    const Buffer<int32_t> score = reader_.integers(config_.heads, config_.score_thresholds != 0);
+    const Buffer<float> context = reader_.thresholds(at + "context.threshold", inner, has(BIBERT_THRESHOLD_CONTEXT));
+    layer.most_mismatches = Buffer<int32_t>(config_.heads);
+    layer.context_minimum = Buffer<int32_t>(config_.heads * kWordBits);
+    for (size_t head = 0; head < config_.heads; ++head) {
+      layer.most_mismatches[head] = most_mismatches_of_score(config_.head_size, score[head]);
+      for (size_t d = 0; d < kWordBits; ++d) {
+        layer.context_minimum[head * kWordBits + d] = d < config_.head_size
+                                                          ? least_integer(context[head * config_.head_size + d])
+                                                          : std::numeric_limits<int32_t>::max();
+      }
+    }
+  }
+
+  void read_norm(const std::string& name, Norm& norm) {
+    norm.weight = reader_.floats(name + ".weight", config_.hidden);
+    norm.bias = reader_.floats(name + ".bias", config_.hidden);
+  }
+
+  const bibert_config& config_;
+  const Kernels& kernels_;
+  Reader reader_;
+};
+
+}  // namespace
+
+void check_config(const bibert_config& config) {
+  for (const Limit& limit : kLimits) {
+    const uint32_t value = config.*limit.field;
+    if (value < 1 || value > limit.most) {
+      throw Error(BIBERT_BAD_MODEL, "config: " + std::string(limit.name) + " is " + std::to_string(value) +
+                                        ", must be from 1 to " + std::to_string(limit.most));
+    }
+  }
+  if (config.heads * config.head_size > kMostInner) {
+    throw Error(BIBERT_BAD_MODEL, "config: " + std::to_string(config.heads) + " heads of " +
+                                      std::to_string(config.head_size) + " make more than " +
+                                      std::to_string(kMostInner) + " channels");
+  }
+  if (config.thresholds > kAllThresholds || config.score_thresholds > 1 || config.ffn_levels > BIBERT_FFN_BOOL) {
+    throw Error(BIBERT_BAD_MODEL, "config: thresholds, score_thresholds or ffn_levels has a value without a meaning");
+  }
+  if (!(config.norm_eps > 0.0 && config.norm_eps <= 1.0)) {
+    throw Error(BIBERT_BAD_MODEL,
+                "config: norm_eps is " + std::to_string(config.norm_eps) + ", must be above 0 and at most 1");
+  }
+}
+
+size_t data_size(const bibert_config& config) { return sizes_of(config).bytes(); }
+
+Model make_model(const bibert_config& config, const void* data, size_t size, const Kernels& kernels) {
+  check_config(config);
+  if (size != data_size(config)) {
+    throw Error(BIBERT_BAD_MODEL, "data: has " + std::to_string(size) + " bytes, the config asks for " +
+                                      std::to_string(data_size(config)));
+  }
+  return Maker(config, data, kernels).make();
+}
+
+}  // namespace bibert

@@ -1,0 +1,147 @@
+// The thread pool: a mutex and two condition variables, with a short spin in front of each wait because the next phase
+// of a forward pass usually follows within microseconds.
+#include "bibert/threads.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace bibert {
+namespace {
+
+constexpr int kSpins = 2000;  // some tens of microseconds; longer would take the CPU from whoever shares it
+
+}  // namespace
+
+size_t allowed_cpus() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<size_t>(CPU_COUNT(&set));
+#endif
+  const unsigned count = std::thread::hardware_concurrency();
+  return count == 0 ? 1 : count;
+}
+
+struct ThreadPool::State {
+  const pid_t process = getpid();
+  std::mutex busy;  // held by the caller whose tasks are running
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable wake;
+  std::condition_variable done;
+  std::vector<std::thread> workers;
+  Call call{};
+  size_t count = 0;
+  size_t wanted = 0;  // workers that may join the present round
+  size_t inside = 0;  // workers that have joined and not yet left
+  bool stopping = false;
+
+  std::atomic<size_t> round{0};
+  std::atomic<size_t> next{0};
+  std::atomic<size_t> unfinished{0};  // tasks of the round
+
+  void work(size_t worker) {
+    for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
+      call.function(call.task, i, worker);
+      unfinished.fetch_sub(1);
+    }
+  }
+
+  void serve() {
+    size_t seen = 0;
+    size_t worker = 0;
+    for (;;) {
+      for (int spin = 0; spin < kSpins && round.load() == seen; ++spin) std::this_thread::yield();
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        wake.wait(lock, [&] { return stopping || round.load() != seen; });
+        if (stopping) return;
+        seen = round.load();
+        if (wanted == 0) continue;
+        worker = wanted--;  // the caller is worker 0
+        ++inside;
+      }
+      work(worker);
+      std::lock_guard<std::mutex> lock(mutex);
+      --inside;
+      done.notify_one();
+    }
+  }
+
+  // Starts workers until there are `needed`; where the system gives no more threads, fewer have to do.
+  void grow(size_t needed) {
+    while (workers.size() < needed) {
+      try {
+        workers.emplace_back([this] { serve(); });
+      } catch (const std::system_error&) {
+        return;
+      }
+    }
+  }
+
+  void run(size_t tasks, size_t threads, const Call& called) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      grow(threads - 1);
+      call = called;
+      count = tasks;
+      wanted = threads - 1;
+      next.store(0);
+      unfinished.store(tasks);
+      round.fetch_add(1);
+    }
+    wake.notify_all();
+    work(0);
+    for (int spin = 0; spin < kSpins && unfinished.load() != 0; ++spin) std::this_thread::yield();
+    std::unique_lock<std::mutex> lock(mutex);
+    wanted = 0;  // whoever wakes up from now on has come too late
+    done.wait(lock, [&] { return inside == 0; });
+  }
+
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+    }
+    wake.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+};
+
+ThreadPool::ThreadPool() : state_(new State) {}
+
+ThreadPool::~ThreadPool() {
+  State* last = state_.load();
+  if (last->process != getpid()) return;  // its threads live in the parent; a forked child cannot join them
+  last->stop();
+  delete last;
+}
+
+// In a forked child the threads of the parent do not exist and its mutexes may be locked for good: that state is left
+// where it is, and the child gets one of its own.
+ThreadPool::State& ThreadPool::state() {
+  State* present = state_.load();
+  if (present->process == getpid()) return *present;
+  State* fresh = new State;
+  if (state_.compare_exchange_strong(present, fresh)) return *fresh;
+  delete fresh;
+  return *present;
+}
+
+void ThreadPool::run(size_t count, size_t threads, const Call& call) {
+  threads = std::min({threads, count, kMostThreads});
+  if (threads > 1) {
+    State& pool = state();
+    std::unique_lock<std::mutex> mine(pool.busy, std::try_to_lock);
+    if (mine.owns_lock()) return pool.run(count, threads, call);
+  }
+  for (size_t i = 0; i < count; ++i) call.function(call.task, i, 0);
+}
+
+}  // namespace bibert

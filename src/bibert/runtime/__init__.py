@@ -1,0 +1,1 @@
+"""Running a packed model without torch: the numpy reference, the native engine, text, the classifier."""
