@@ -8,6 +8,7 @@
 #include <atomic>
 #include <vector>
 
+#include "bibert/attention.h"
 #include "bibert/ops.h"
 
 namespace bibert {
@@ -58,20 +59,17 @@ struct Activations {
   Buffer<uint64_t> queries, keys, values, contexts;
 };
 
-// The memory of one worker: a block of rows laid out for the kernels, the FFN's inside, and one head of a sequence.
+// The memory of one worker: a block of rows laid out for the kernels, the FFN's inside, the heads.
 struct Scratch {
   Scratch(const Model& model, size_t most_rows, size_t most_keys)
       : tiles(std::max(model.kernels->tile_bytes(most_rows, std::max<size_t>(model.config.hidden, model.inner())),
                        model.kernels->tile_bytes(most_rows, model.config.intermediate))),
         inside(most_rows * words_for(model.config.intermediate)),
-        queries(most_keys),
-        contexts(most_keys),
-        keys(padded(most_keys)),
-        values(padded(most_keys)) {}
+        attention(model, most_keys) {}
 
   Buffer<uint8_t> tiles;
   Buffer<uint64_t> inside;
-  Buffer<uint64_t> queries, contexts, keys, values;
+  AttentionScratch attention;
 };
 
 // The threads that work on a group, and their memory.
@@ -195,26 +193,10 @@ class Pass {
 
   void attend(const Layer& layer, const Sequence& sequence, size_t query_row, size_t query_count, Scratch& scratch) {
     const size_t stride = words_for(inner_);
-    const size_t head_size = model_.config.head_size;
-    const size_t key_count = sequence.length;
-    uint64_t* contexts = at_.contexts.data() + query_row * stride;
-    std::fill_n(contexts, query_count * stride, 0);
-    for (size_t head = 0; head < model_.config.heads; ++head) {
-      const size_t bit = head * head_size;
-      take_head(at_.queries.data() + query_row * stride, query_count, bit, scratch.queries.data());
-      take_head(at_.keys.data() + sequence.row * stride, key_count, bit, scratch.keys.data());
-      take_head(at_.values.data() + sequence.row * stride, key_count, bit, scratch.values.data());
-      std::fill(scratch.values.data() + key_count, scratch.values.data() + padded(key_count), 0);
-      for (size_t k = 0; k < key_count; k += kWordBits) transpose(scratch.values.data() + k);
-      kernels_.attend({scratch.queries.data(), scratch.keys.data(), scratch.values.data(), query_count, key_count,
-                       layer.most_mismatches[head], layer.context_minimum.data() + head * kWordBits,
-                       scratch.contexts.data()});
-      for (size_t q = 0; q < query_count; ++q) put_bits(contexts + q * stride, bit, head_size, scratch.contexts[q]);
-    }
-  }
-
-  void take_head(const uint64_t* rows, size_t count, size_t bit, uint64_t* words) const {
-    for (size_t i = 0; i < count; ++i) words[i] = take_bits(rows + i * words_for(inner_), bit, model_.config.head_size);
+    scratch.attention.attend(model_, layer,
+                             {at_.queries.data() + query_row * stride, at_.keys.data() + sequence.row * stride,
+                              at_.values.data() + sequence.row * stride, query_count, sequence.length,
+                              at_.contexts.data() + query_row * stride});
   }
 
   // What follows the heads: output projection, FFN, each with its residual and LayerNorm.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bibert/reader.h"
 
@@ -61,9 +60,12 @@ int32_t most_mismatches_of_score(int64_t head_size, int64_t least_score) {
   return static_cast<int32_t>(std::min(twice / 2, head_size));
 }
 
-// The least whole number that reaches a threshold; a context lies within ± 8192 keys.
+// No context reaches this: it lies within ± 8192, the most keys.
+constexpr int32_t kBeyondContext = 16384;
+
+// The least whole number that reaches a threshold.
 int32_t least_integer(float threshold) {
-  constexpr float kBeyond = 16384.0F;
+  constexpr float kBeyond = kBeyondContext;
   return static_cast<int32_t>(std::ceil(std::clamp(threshold, -kBeyond, kBeyond)));
 }
 
@@ -179,9 +181,8 @@ class Maker {
     for (size_t head = 0; head < config_.heads; ++head) {
       layer.most_mismatches[head] = most_mismatches_of_score(config_.head_size, score[head]);
       for (size_t d = 0; d < kWordBits; ++d) {
-        layer.context_minimum[head * kWordBits + d] = d < config_.head_size
-                                                          ? least_integer(context[head * config_.head_size + d])
-                                                          : std::numeric_limits<int32_t>::max();
+        layer.context_minimum[head * kWordBits + d] =
+            d < config_.head_size ? least_integer(context[head * config_.head_size + d]) : kBeyondContext;
       }
     }
   }

@@ -50,6 +50,12 @@ void put_bits(uint64_t* row, size_t first, size_t count, uint64_t bits) {
   if (shift + count > kWordBits) row[word + 1] |= bits >> (kWordBits - shift);
 }
 
+void take_head(const Model& model, const uint64_t* rows, size_t count, size_t head, uint64_t* words) {
+  const size_t head_size = model.config.head_size;
+  const size_t stride = words_for(model.inner());
+  for (size_t i = 0; i < count; ++i) words[i] = take_bits(rows + i * stride, head * head_size, head_size);
+}
+
 // Quarter by quarter: the two off-diagonal blocks change places, for blocks of 32, 16, ... 1.
 void transpose(uint64_t words[kWordBits]) {
   uint64_t low = 0x00000000FFFFFFFF;

@@ -18,7 +18,8 @@ namespace bibert {
 // The most rows a kernel is given at once; callers cut longer blocks.
 constexpr size_t kMaxRows = 64;
 
-// Every row of activations against every output channel: mismatches(m, n) = popcount(activations[m] ^ weights[n]).
+// Every row of activations against every output channel (the two products of Bi-Attention have this form too, see
+// attention.h): mismatches(m, n) = popcount(activations[m] ^ weights[n]).
 struct Product {
   const void* panels;  // weights, as pack_panels laid them out
   const void* tiles;   // activations, as pack_tiles laid them out
@@ -36,19 +37,6 @@ struct Affine {
   const int32_t* base;
   int32_t step;
   const float* residual;  // rows of padded(outputs); null for none
-};
-
-// One head of Bi-Attention. Query q attends to key k iff popcount(q ^ k) ≤ most_mismatches; channel d of its context
-// is 2 · popcount(a & v_d) - popcount(a), where a holds one bit per key, and the output bit is context ≥ minimum[d].
-struct Attention {
-  const uint64_t* queries;  // one word per query
-  const uint64_t* keys;     // one word per key, readable up to padded(key_count)
-  const uint64_t* values;   // values[64 · w + d]: bit i is channel d of key 64 · w + i
-  size_t query_count;
-  size_t key_count;
-  int32_t most_mismatches;
-  const int32_t* minimum;  // 64 entries
-  uint64_t* context;       // one word per query
 };
 
 // LayerNorm with exact statistics (the numeric contract, rule 7), then the sign of what comes out.
@@ -81,7 +69,6 @@ struct Kernels {
   void (*linear_bits)(const Product& product, const int32_t* most_mismatches, uint64_t* bits);
   // values are rows of padded(outputs) and may be the residual.
   void (*linear_floats)(const Product& product, const Affine& affine, float* values);
-  void (*attend)(const Attention& attention);
   // False if an input is not finite or not inside ±kLayerNormLimit; the output then has no meaning.
   bool (*layer_norm)(const LayerNorm& norm);
 };

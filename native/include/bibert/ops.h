@@ -16,6 +16,9 @@ uint64_t take_bits(const uint64_t* row, size_t first, size_t count);
 // Sets the bits [first, first + count) of a row that were 0 before; `bits` has none above `count`.
 void put_bits(uint64_t* row, size_t first, size_t count, uint64_t bits);
 
+// One word per row: its bits of a head, from rows of inner() bits.
+void take_head(const Model& model, const uint64_t* rows, size_t count, size_t head, uint64_t* words);
+
 // Turns 64 words of 64 bits over: bit i of word j becomes bit j of word i.
 void transpose(uint64_t words[kWordBits]);
 

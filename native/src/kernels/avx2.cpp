@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "bibert/kernels.h"
@@ -46,34 +47,61 @@ void store(void* to, __m256i value) { _mm256_storeu_si256(static_cast<__m256i*>(
 size_t triples_for(size_t inputs) { return (inputs + kTripleBits - 1) / kTripleBits; }
 size_t nibble_pairs_for(size_t inputs) { return (3 * triples_for(inputs) + 1) / 2; }
 
-unsigned nibble(const uint64_t* row, size_t words, size_t index) {
-  return index / 16 < words ? static_cast<unsigned>(row[index / 16] >> index % 16 * 4 & 15) : 0;
-}
-
-// The byte of a channel inside its panel: even bytes hold the first half of the channels and odd bytes the second, so
-// that splitting a register into even and odd bytes leaves channels in order.
-size_t byte_of(size_t channel) { return channel < kPanel / 2 ? 2 * channel : 2 * (channel - kPanel / 2) + 1; }
-
+// Of the 32 channels of a panel, even bytes hold the first half and odd bytes the second: splitting a register into
+// even and odd bytes then leaves channels in order.
 size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * nibble_pairs_for(inputs); }
 
-// Panel after panel; in a panel, for every two nibbles of the inputs a vector of 32 channels.
+// One word of each of 32 rows to eight vectors: vector j holds byte j of every row. Bytes from the two halves of the
+// rows are paired first, then 8 by 8 of these pairs change places in each half of the registers.
+void turn_words(const uint64_t* const rows[kPanel], __m256i out[8]) {
+  __m256i line[8];
+  for (size_t i = 0; i < 8; ++i) {
+    const auto couple = [&](size_t row) {
+      return _mm_unpacklo_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[row])),
+                               _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[row + kPanel / 2])));
+    };
+    line[i] = _mm256_set_m128i(couple(i + 8), couple(i));
+  }
+  __m256i two[8];
+  __m256i four[8];
+  for (size_t i = 0; i < 4; ++i) {
+    two[i] = _mm256_unpacklo_epi16(line[2 * i], line[2 * i + 1]);
+    two[i + 4] = _mm256_unpackhi_epi16(line[2 * i], line[2 * i + 1]);
+  }
+  for (size_t half = 0; half < 8; half += 4) {
+    for (size_t i = 0; i < 2; ++i) {
+      four[half + i] = _mm256_unpacklo_epi32(two[half + 2 * i], two[half + 2 * i + 1]);
+      four[half + i + 2] = _mm256_unpackhi_epi32(two[half + 2 * i], two[half + 2 * i + 1]);
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    out[2 * i] = _mm256_unpacklo_epi64(four[2 * i], four[2 * i + 1]);
+    out[2 * i + 1] = _mm256_unpackhi_epi64(four[2 * i], four[2 * i + 1]);
+  }
+}
+
+// Panel after panel; in a panel, for every byte (two nibbles) of the inputs a vector of 32 channels.
 void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
+  static constexpr uint64_t kZero = 0;
   const size_t words = words_for(inputs);
-  const size_t pairs = nibble_pairs_for(inputs);
+  const size_t bytes = nibble_pairs_for(inputs);
   uint8_t* out = static_cast<uint8_t*>(panels);
-  std::fill_n(out, panel_bytes(outputs, inputs), uint8_t{0});
-  for (size_t n = 0; n < outputs; ++n) {
-    uint8_t* panel = out + n / kPanel * kPanel * pairs + byte_of(n % kPanel);
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      panel[pair * kPanel] = static_cast<uint8_t>(nibble(bits + n * words, words, 2 * pair) |
-                                                  nibble(bits + n * words, words, 2 * pair + 1) << 4);
+  for (size_t first = 0; first < padded(outputs); first += kPanel, out += bytes * kPanel) {
+    for (size_t word = 0; 8 * word < bytes; ++word) {
+      const uint64_t* rows[kPanel];
+      for (size_t i = 0; i < kPanel; ++i) {
+        rows[i] = first + i < outputs && word < words ? bits + (first + i) * words + word : &kZero;
+      }
+      __m256i vectors[8];
+      turn_words(rows, vectors);
+      for (size_t j = 0; j < 8 && 8 * word + j < bytes; ++j) store(out + (8 * word + j) * kPanel, vectors[j]);
     }
   }
 }
 
 // The last pair too is written by whole words of 16 nibbles.
 size_t tile_bytes(size_t rows, size_t inputs) {
-  return ((rows + 1) / 2 * 3 * triples_for(inputs) + 16) * sizeof(uint16_t);
+  return ((rows + 1) / 2 * 3 * triples_for(inputs) + kWordBits / 4) * sizeof(uint16_t);
 }
 
 // For every two rows and every nibble of the inputs, where the table of the two nibbles starts. A word of each row
@@ -100,9 +128,11 @@ void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
 
 // ---- the product
 
-// Mismatches of a block: counts[row][channel] for up to four panels.
+constexpr size_t kCountsStride = kMostPanels * kPanel;
+
+// Mismatches of a block of rows and up to four panels.
 struct Counts {
-  alignas(64) uint16_t of[kMaxRows][kMostPanels * kPanel];
+  alignas(64) uint16_t of[kMaxRows][kCountsStride];
 };
 
 // The nibbles of a few panels and one chunk of the inputs, one per byte, in the order of the look-ups.
@@ -149,10 +179,25 @@ inline __attribute__((always_inline)) void add_triple(__m256i table0, __m256i ta
   __asm__ volatile("vpaddw %1, %0, %0" : "+x"(sums.lanes) : "x"(shifted));
 }
 
-// Out of line, and with the panels unrolled by the template: both keep the sums in registers.
+// Adds the sums of a chunk to the counts of 32 channels of the two rows, or starts them.
+inline __attribute__((always_inline)) void add_counts(const Sums& sums, bool start, uint16_t* first_row,
+                                                      uint16_t* second_row) {
+  const __m256i even = _mm256_set1_epi16(255);
+  const __m256i odd_of_first = _mm256_srli_epi16(sums.first, 8);
+  const __m256i second = _mm256_sub_epi16(sums.lanes, _mm256_slli_epi16(odd_of_first, 4));
+  const __m256i counts[4] = {_mm256_and_si256(sums.first, even), odd_of_first, _mm256_and_si256(second, even),
+                             _mm256_srli_epi16(second, 8)};
+  uint16_t* places[4] = {first_row, first_row + kPanel / 2, second_row, second_row + kPanel / 2};
+  for (size_t i = 0; i < 4; ++i) {
+    store(places[i], start ? counts[i] : _mm256_add_epi16(load(places[i]), counts[i]));
+  }
+}
+
+// Mismatches of a pair of rows and a few panels over one chunk of the inputs. Out of line, and with the panels unrolled
+// by the template: both keep the sums in registers.
 template <size_t... Panel>
-__attribute__((noinline)) void sum_chunk(const uint16_t* tables, const uint8_t* weights, size_t triples, Sums* out,
-                                         std::index_sequence<Panel...> /*panels*/) {
+__attribute__((noinline)) void add_chunk(const uint16_t* tables, const uint8_t* weights, size_t triples, bool start,
+                                         uint16_t* counts, std::index_sequence<Panel...> /*panels*/) {
   Sums sums[sizeof...(Panel)] = {};
   for (size_t triple = 0; triple < triples; ++triple) {
     const __m256i table0 = load_table(tables[0]);
@@ -162,27 +207,7 @@ __attribute__((noinline)) void sum_chunk(const uint16_t* tables, const uint8_t* 
     tables += 3;
     weights += 3 * kPanel * sizeof...(Panel);
   }
-  ((out[Panel] = sums[Panel]), ...);
-}
-
-// Adds the mismatches of a chunk for one pair of rows.
-template <size_t Panels>
-void add_chunk(const uint16_t* tables, const Chunk& chunk, size_t triples, bool is_first_chunk, uint16_t* first_row,
-               uint16_t* second_row) {
-  Sums sums[Panels];
-  sum_chunk(tables, chunk.nibbles[0], triples, sums, std::make_index_sequence<Panels>());
-  const __m256i even = _mm256_set1_epi16(255);
-  for (size_t j = 0; j < Panels; ++j) {
-    const __m256i odd_first = _mm256_srli_epi16(sums[j].first, 8);
-    const __m256i second = _mm256_sub_epi16(sums[j].lanes, _mm256_slli_epi16(odd_first, 4));
-    const __m256i counts[4] = {_mm256_and_si256(sums[j].first, even), odd_first, _mm256_and_si256(second, even),
-                               _mm256_srli_epi16(second, 8)};
-    uint16_t* places[4] = {first_row + j * kPanel, first_row + j * kPanel + kPanel / 2, second_row + j * kPanel,
-                           second_row + j * kPanel + kPanel / 2};
-    for (size_t i = 0; i < 4; ++i) {
-      store(places[i], is_first_chunk ? counts[i] : _mm256_add_epi16(load(places[i]), counts[i]));
-    }
-  }
+  (add_counts(sums[Panel], start, counts + kPanel * Panel, counts + kCountsStride + kPanel * Panel), ...);
 }
 
 template <size_t Panels>
@@ -199,7 +224,7 @@ void count_mismatches(const Product& product, size_t first_output, Counts& count
     unpack_chunk<Panels>(panels + start * 3 / 2 * kPanel, stride, size, chunk);
     for (size_t row = 0; row < product.rows; row += 2) {
       const uint16_t* tables = tiles + row / 2 * 3 * triples + 3 * start;
-      add_chunk<Panels>(tables, chunk, size, start == 0, counts.of[row], counts.of[row + 1]);
+      add_chunk(tables, chunk.nibbles[0], size, start == 0, counts.of[row], std::make_index_sequence<Panels>());
     }
   }
 }
@@ -226,8 +251,8 @@ __m256i thresholds16(const int32_t* from) {
 }
 
 void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
-  const size_t stride = words_for(product.outputs) * 2;
-  uint32_t* out = reinterpret_cast<uint32_t*>(bits);
+  const size_t stride = padded(product.outputs) / 8;
+  uint8_t* out = reinterpret_cast<uint8_t*>(bits);
   for_panels(product, [&](size_t first, size_t panels, const Counts& counts) {
     for (size_t j = 0; j < panels; ++j) {
       const __m256i most_low = thresholds16(most_mismatches + first + j * kPanel);
@@ -237,7 +262,8 @@ void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_
         const __m256i above_low = _mm256_cmpgt_epi16(load(at), most_low);
         const __m256i above_high = _mm256_cmpgt_epi16(load(at + kPanel / 2), most_high);
         const __m256i above = _mm256_permute4x64_epi64(_mm256_packs_epi16(above_low, above_high), 0xD8);
-        out[row * stride + first / kPanel + j] = ~static_cast<uint32_t>(_mm256_movemask_epi8(above));
+        const uint32_t reached = ~static_cast<uint32_t>(_mm256_movemask_epi8(above));
+        std::memcpy(out + row * stride + first / 8 + j * sizeof(reached), &reached, sizeof(reached));
       }
     }
   });
@@ -272,139 +298,99 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   }
 }
 
-// ---- Bi-Attention
-
-// Per 64-bit lane.
-__m256i popcount(__m256i words) {
-  const __m256i low = _mm256_set1_epi8(15);
-  const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
-                                         0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
-  const __m256i of_low = _mm256_shuffle_epi8(table, _mm256_and_si256(words, low));
-  const __m256i of_high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(words, 4), low));
-  return _mm256_sad_epu8(_mm256_add_epi8(of_low, of_high), _mm256_setzero_si256());
-}
-
-unsigned top_bits(__m256i words) { return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(words))); }
-
-// One bit for each of 64 keys: whether the query attends to it.
-uint64_t attended_keys(__m256i query, const uint64_t* keys, __m256i most_mismatches) {
-  uint64_t missed = 0;
-  for (size_t k = 0; k < kWordBits; k += 4) {
-    const __m256i mismatches = popcount(_mm256_xor_si256(query, load(keys + k)));
-    missed |= uint64_t{top_bits(_mm256_cmpgt_epi64(mismatches, most_mismatches))} << k;
-  }
-  return ~missed;
-}
-
-constexpr size_t kMostKeyWords = 8192 / kWordBits;
-
-void attend(const Attention& attention) {
-  const size_t words = words_for(attention.key_count);
-  const size_t tail = attention.key_count % kWordBits;
-  const uint64_t last_word = tail == 0 ? ~uint64_t{0} : (uint64_t{1} << tail) - 1;
-  const __m256i most = _mm256_set1_epi64x(attention.most_mismatches);
-  uint64_t attended[kMostKeyWords];
-  for (size_t q = 0; q < attention.query_count; ++q) {
-    const __m256i query = _mm256_set1_epi64x(static_cast<int64_t>(attention.queries[q]));
-    int64_t count = 0;
-    for (size_t w = 0; w < words; ++w) {
-      attended[w] =
-          attended_keys(query, attention.keys + w * kWordBits, most) & (w + 1 == words ? last_word : ~uint64_t{0});
-      count += __builtin_popcountll(attended[w]);
-    }
-    uint64_t missed = 0;
-    for (size_t d = 0; d < kWordBits; d += 4) {
-      __m256i ones = _mm256_setzero_si256();
-      for (size_t w = 0; w < words; ++w) {
-        const __m256i keys = _mm256_set1_epi64x(static_cast<int64_t>(attended[w]));
-        ones = _mm256_add_epi64(ones, popcount(_mm256_and_si256(keys, load(attention.values + w * kWordBits + d))));
-      }
-      const __m256i context = _mm256_sub_epi64(_mm256_add_epi64(ones, ones), _mm256_set1_epi64x(count));
-      const __m256i minimum =
-          _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(attention.minimum + d)));
-      missed |= uint64_t{top_bits(_mm256_cmpgt_epi64(minimum, context))} << d;
-    }
-    attention.context[q] = ~missed;
-  }
-}
-
 // ---- LayerNorm
 
 int64_t sum_lanes(__m256i lanes) {
-  alignas(32) int64_t values[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(values), lanes);
+  int64_t values[4];
+  store(values, lanes);
   return values[0] + values[1] + values[2] + values[3];
 }
 
-struct Statistics {
-  int64_t sum;
-  int64_t sum_of_squares;
-  bool in_range;
+// What a row is centred on and multiplied by.
+struct Standard {
+  __m256d centre;
+  __m256d inverse;
 };
 
-// The padding is 0 and adds nothing.
-Statistics statistics_of(const float* row, size_t channels) {
+Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t channels, double eps) {
+  const double count = static_cast<double>(channels);
+  const double mean = static_cast<double>(sum) / count;
+  const double square_of_mean = mean * mean;
+  const double variance = std::max(static_cast<double>(sum_of_squares) / count - square_of_mean, 0.0);
+  return {_mm256_set1_pd(mean / kGrid), _mm256_set1_pd(1.0 / std::sqrt(variance / (kGrid * kGrid) + eps))};
+}
+
+// False if a value is out of range. The padding is 0 and adds nothing. 32 values below 2^25 fit into a 32-bit lane,
+// then 64-bit lanes take them over.
+bool standardize(const float* row, size_t channels, double eps, Standard& standard) {
+  constexpr size_t kRun = 32 * 8;
   const __m256 limit = _mm256_set1_ps(kLayerNormLimit);
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
+  const __m256i one = _mm256_set1_epi32(1);
   __m256 inside = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
   __m256i sum = _mm256_setzero_si256();
   __m256i squares = _mm256_setzero_si256();
-  for (size_t c = 0; c < padded(channels); c += 8) {
-    const __m256 x = _mm256_loadu_ps(row + c);
-    inside = _mm256_and_ps(inside, _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_LT_OQ));
-    const __m256i grid = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(static_cast<float>(kGrid))));
-    const __m256i odd = _mm256_srli_epi64(grid, 32);
-    const __m256i one = _mm256_set1_epi32(1);
-    sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(grid, one), _mm256_mul_epi32(odd, one)));
-    squares = _mm256_add_epi64(squares, _mm256_add_epi64(_mm256_mul_epi32(grid, grid), _mm256_mul_epi32(odd, odd)));
+  for (size_t start = 0; start < padded(channels); start += kRun) {
+    __m256i run = _mm256_setzero_si256();
+    for (size_t c = start; c < std::min(start + kRun, padded(channels)); c += 8) {
+      const __m256 x = _mm256_loadu_ps(row + c);
+      inside = _mm256_and_ps(inside, _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_LT_OQ));
+      const __m256i grid = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(static_cast<float>(kGrid))));
+      const __m256i odd = _mm256_srli_epi64(grid, 32);
+      run = _mm256_add_epi32(run, grid);
+      squares = _mm256_add_epi64(squares, _mm256_add_epi64(_mm256_mul_epi32(grid, grid), _mm256_mul_epi32(odd, odd)));
+    }
+    const __m256i odd_run = _mm256_srli_epi64(run, 32);
+    sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(run, one), _mm256_mul_epi32(odd_run, one)));
   }
-  return {sum_lanes(sum), sum_lanes(squares), _mm256_movemask_ps(inside) == 0xFF};
+  standard = standard_of(sum_lanes(sum), sum_lanes(squares), channels, eps);
+  return _mm256_movemask_ps(inside) == 0xFF;
 }
 
-__m128 normalize(__m128 x, __m256d centre, __m256d inverse, __m128 weight, __m128 bias) {
-  const __m256d normed = _mm256_mul_pd(_mm256_sub_pd(_mm256_cvtps_pd(x), centre), inverse);
-  const __m256d weighted = _mm256_mul_pd(normed, _mm256_cvtps_pd(weight));
-  return _mm256_cvtpd_ps(_mm256_add_pd(weighted, _mm256_cvtps_pd(bias)));
+__m128 normalize(const float* x, const Standard& standard, __m256d weight, __m256d bias) {
+  const __m256d centred = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(x)), standard.centre);
+  const __m256d weighted = _mm256_mul_pd(_mm256_mul_pd(centred, standard.inverse), weight);
+  return _mm256_cvtpd_ps(_mm256_add_pd(weighted, bias));
 }
 
-bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint8_t* bits) {
-  const Statistics found = statistics_of(input, norm.channels);
-  if (!found.in_range) return false;
-  const double channels = static_cast<double>(norm.channels);
-  const double mean = static_cast<double>(found.sum) / channels;
-  const double square_of_mean = mean * mean;
-  const double variance = std::max(static_cast<double>(found.sum_of_squares) / channels - square_of_mean, 0.0);
-  const __m256d centre = _mm256_set1_pd(mean / kGrid);
-  const __m256d inverse = _mm256_set1_pd(1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps));
-  for (size_t c = 0; c < padded(norm.channels); c += 8) {
-    const __m256 x = _mm256_loadu_ps(input + c);
-    const __m256 weight = _mm256_loadu_ps(norm.weight + c);
-    const __m256 bias = _mm256_loadu_ps(norm.bias + c);
-    const __m128 low = normalize(_mm256_castps256_ps128(x), centre, inverse, _mm256_castps256_ps128(weight),
-                                 _mm256_castps256_ps128(bias));
-    const __m128 high = normalize(_mm256_extractf128_ps(x, 1), centre, inverse, _mm256_extractf128_ps(weight, 1),
-                                  _mm256_extractf128_ps(bias, 1));
-    const __m256 y = _mm256_set_m128(high, low);
-    _mm256_storeu_ps(output + c, y);
-    bits[c / 8] =
-        static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(y, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ)));
+constexpr size_t kNormRows = 4;  // rows that share a conversion of weight and bias to float64
+
+bool layer_norm_rows(const LayerNorm& norm, size_t first, size_t rows) {
+  const size_t stride = padded(norm.channels);
+  const float* input = norm.input + first * stride;
+  float* output = norm.output + first * stride;
+  uint8_t* bits = reinterpret_cast<uint8_t*>(norm.bits) + first * stride / 8;
+  Standard standard[kNormRows];
+  for (size_t row = 0; row < rows; ++row) {
+    if (!standardize(input + row * stride, norm.channels, norm.eps, standard[row])) return false;
+  }
+  for (size_t c = 0; c < stride; c += 8) {
+    const __m256d weight_low = _mm256_cvtps_pd(_mm_loadu_ps(norm.weight + c));
+    const __m256d weight_high = _mm256_cvtps_pd(_mm_loadu_ps(norm.weight + c + 4));
+    const __m256d bias_low = _mm256_cvtps_pd(_mm_loadu_ps(norm.bias + c));
+    const __m256d bias_high = _mm256_cvtps_pd(_mm_loadu_ps(norm.bias + c + 4));
+    const __m256 minimum = _mm256_loadu_ps(norm.minimum + c);
+    for (size_t row = 0; row < rows; ++row) {
+      const float* x = input + row * stride + c;
+      const __m128 low = normalize(x, standard[row], weight_low, bias_low);
+      const __m256 y = _mm256_set_m128(normalize(x + 4, standard[row], weight_high, bias_high), low);
+      _mm256_storeu_ps(output + row * stride + c, y);
+      bits[row * stride / 8 + c / 8] = static_cast<uint8_t>(_mm256_movemask_ps(_mm256_cmp_ps(y, minimum, _CMP_GE_OQ)));
+    }
   }
   return true;
 }
 
 bool layer_norm(const LayerNorm& norm) {
-  const size_t stride = padded(norm.channels);
-  uint8_t* bits = reinterpret_cast<uint8_t*>(norm.bits);
-  for (size_t row = 0; row < norm.rows; ++row) {
-    if (!layer_norm_row(norm, norm.input + row * stride, norm.output + row * stride, bits + row * stride / 8))
-      return false;
+  for (size_t row = 0; row < norm.rows; row += kNormRows) {
+    if (!layer_norm_rows(norm, row, std::min(kNormRows, norm.rows - row))) return false;
   }
   return true;
 }
 
 }  // namespace
 
-const Kernels kAvx2 = {"avx2",      panel_bytes,   pack_panels, tile_bytes, pack_tiles,
-                       linear_bits, linear_floats, attend,      layer_norm};
+const Kernels kAvx2 = {"avx2",     panel_bytes, pack_panels,   tile_bytes,
+                       pack_tiles, linear_bits, linear_floats, layer_norm};
 
 }  // namespace bibert

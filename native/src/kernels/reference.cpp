@@ -49,30 +49,6 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   }
 }
 
-void attend(const Attention& attention) {
-  const size_t words = words_for(attention.key_count);
-  for (size_t query = 0; query < attention.query_count; ++query) {
-    int32_t attended = 0;
-    int32_t attended_ones[kWordBits] = {};
-    for (size_t word = 0; word < words; ++word) {
-      uint64_t keys = 0;
-      for (size_t k = word * kWordBits; k < attention.key_count && k < (word + 1) * kWordBits; ++k) {
-        const uint64_t bit = popcount(attention.queries[query] ^ attention.keys[k]) <= attention.most_mismatches;
-        keys |= bit << (k % kWordBits);
-      }
-      attended += popcount(keys);
-      for (size_t d = 0; d < kWordBits; ++d)
-        attended_ones[d] += popcount(keys & attention.values[word * kWordBits + d]);
-    }
-    uint64_t context = 0;
-    for (size_t d = 0; d < kWordBits; ++d) {
-      const uint64_t bit = 2 * attended_ones[d] - attended >= attention.minimum[d];
-      context |= bit << d;
-    }
-    attention.context[query] = context;
-  }
-}
-
 // Every step is a named value: one operation, one rounding.
 bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
   int64_t sum = 0;
@@ -115,7 +91,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kReference = {"reference", row_bytes,     copy_rows, row_bytes, copy_rows,
-                            linear_bits, linear_floats, attend,    layer_norm};
+const Kernels kReference = {"reference", row_bytes,   copy_rows,     row_bytes,
+                            copy_rows,   linear_bits, linear_floats, layer_norm};
 
 }  // namespace bibert

@@ -1,0 +1,362 @@
+// NEON kernels. A product of bits is a table look-up: for five bits of an activation, `tbl` reads in a table of two
+// registers how many of them differ from five bits of 16 weights at once. One table serves two rows of activations,
+// whose counts share a byte, and three look-ups fill its nibbles exactly (3 · 5 = 15) before the rows are split.
+//
+// Why not eor + cnt: that takes 3 vector instructions for 128 products. Here 3 tbl, 3 add and 1 usra stand for 480
+// products, 1.87 for 128, and on cores with two vector pipes (Cortex-A76, Neoverse N1) those instructions are the
+// bound: 137 products a cycle instead of 85. Both pipes run tbl, add, eor and cnt; usra, like all shifts, runs on one.
+#include <arm_neon.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "bibert/kernels.h"
+
+namespace bibert {
+namespace {
+
+constexpr size_t kLanes = 16;         // output channels in one register, a byte each
+constexpr size_t kPanels = 4;         // registers of channels that share the tables of a pair of rows
+constexpr size_t kBlock = 64;         // output channels of all of them, one word of output bits
+constexpr size_t kGroupBits = 5;      // inputs of one look-up
+constexpr size_t kWordGroups = 13;    // look-ups of a word of 64 inputs
+constexpr size_t kPairs = 8;          // pairs of rows whose tiles lie together
+constexpr size_t kChunkTriples = 17;  // 17 · 15 mismatches fit into a byte
+constexpr size_t kTableBytes = 32;
+static_assert(kBlock == kPanels * kLanes && kBlock == kWordBits);
+
+// bytes[a | b << 5][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one.
+struct Tables {
+  alignas(64) uint8_t bytes[1024][kTableBytes];
+};
+
+constexpr unsigned popcount5(unsigned bits) {
+  return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1) + (bits >> 4 & 1);
+}
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (unsigned pair = 0; pair < 1024; ++pair) {
+    for (unsigned weight = 0; weight < kTableBytes; ++weight) {
+      tables.bytes[pair][weight] =
+          static_cast<uint8_t>(popcount5((pair & 31) ^ weight) | popcount5((pair >> 5) ^ weight) << 4);
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+// The lowest bit of each byte's mask goes to its place: 64 masks, as bits.
+uint64_t bits_of_masks(const uint8x16_t masks[4]) {
+  constexpr uint8_t kPlaces[kLanes] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const uint8x16_t places = vld1q_u8(kPlaces);
+  const uint8x16_t low = vpaddq_u8(vandq_u8(masks[0], places), vandq_u8(masks[1], places));
+  const uint8x16_t high = vpaddq_u8(vandq_u8(masks[2], places), vandq_u8(masks[3], places));
+  const uint8x16_t quads = vpaddq_u8(low, high);
+  return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(quads, quads)), 0);
+}
+
+uint8x16_t narrow(uint16x8_t low, uint16x8_t high) {
+  return vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high));
+}
+
+uint16x8_t narrow(uint32x4_t low, uint32x4_t high) {
+  return vuzp1q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high));
+}
+
+// Thresholds of 64 channels in 16 bits. What is compared with them is smaller, so those that saturate stay out of
+// reach.
+struct Thresholds {
+  explicit Thresholds(const int32_t* from) {
+    for (size_t i = 0; i < 8; ++i) {
+      of[i] = vqmovn_high_s32(vqmovn_s32(vld1q_s32(from + 8 * i)), vld1q_s32(from + 8 * i + 4));
+    }
+  }
+  int16x8_t of[8];
+};
+
+// ---- layouts
+
+// Group i of a word is its bits 5 · i to 5 · i + 4; the last group of a whole word has one bit less.
+size_t groups_for(size_t inputs) {
+  return inputs / kWordBits * kWordGroups + (inputs % kWordBits + kGroupBits - 1) / kGroupBits;
+}
+
+size_t triples_for(size_t inputs) { return (groups_for(inputs) + 2) / 3; }
+
+// One word of each of 16 rows to eight vectors, one per byte of the word: vector j holds byte j of every row. Even
+// bytes are split from odd ones three times.
+void turn_words(const uint64_t* const rows[kLanes], uint8x16_t vectors[8]) {
+  for (size_t i = 0; i < 8; ++i) {
+    vectors[i] = vreinterpretq_u8_u64(vcombine_u64(vld1_u64(rows[2 * i]), vld1_u64(rows[2 * i + 1])));
+  }
+  for (size_t step = 0; step < 3; ++step) {
+    uint8x16_t split[8];
+    for (size_t i = 0; i < 4; ++i) {
+      split[i] = vuzp1q_u8(vectors[2 * i], vectors[2 * i + 1]);
+      split[i + 4] = vuzp2q_u8(vectors[2 * i], vectors[2 * i + 1]);
+    }
+    std::copy_n(split, 8, vectors);
+  }
+}
+
+// Cuts a group out of the byte it starts in and, where it reaches over, the next.
+template <size_t Group>
+uint8x16_t cut_group(const uint8x16_t bytes[8]) {
+  constexpr size_t kByte = Group * kGroupBits / 8;
+  constexpr int kShift = Group * kGroupBits % 8;
+  uint8x16_t group = bytes[kByte];
+  if constexpr (kShift > 0) group = vshrq_n_u8(group, kShift);
+  if constexpr (kShift > 3 && kByte < 7) group = vsliq_n_u8(group, bytes[kByte + 1], 8 - kShift);
+  return vandq_u8(group, vdupq_n_u8(31));
+}
+
+template <class Use, size_t... Group>
+void use_groups(const uint8x16_t bytes[8], size_t count, const Use& use, std::index_sequence<Group...> /*all*/) {
+  ((Group < count ? use(Group, cut_group<Group>(bytes)) : void()), ...);
+}
+
+// Calls use(i, vector) for every group of the inputs, filled up with zeros to whole triples: the vector holds group i
+// of the 16 rows from `first` on, and zeros for rows that are not there.
+template <class Use>
+void for_groups(const uint64_t* bits, size_t first, size_t rows, size_t inputs, const Use& use) {
+  static constexpr uint64_t kZero = 0;
+  const size_t words = words_for(inputs);
+  const size_t groups = 3 * triples_for(inputs);
+  for (size_t start = 0; start < groups; start += kWordGroups) {
+    const size_t word = start / kWordGroups;
+    const uint64_t* places[kLanes];
+    for (size_t i = 0; i < kLanes; ++i) {
+      places[i] = first + i < rows && word < words ? bits + (first + i) * words + word : &kZero;
+    }
+    uint8x16_t bytes[8];
+    turn_words(places, bytes);
+    use_groups(
+        bytes, groups - start, [&](size_t i, uint8x16_t vector) { use(start + i, vector); },
+        std::make_index_sequence<kWordGroups>());
+  }
+}
+
+size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * 3 * triples_for(inputs); }
+
+// For every 64 channels and every group of the inputs, a byte per channel. This is 13 bytes for the 8 of a word, and
+// spares the product the cutting.
+void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
+  for (size_t first = 0; first < padded(outputs); first += kLanes) {
+    uint8_t* out = static_cast<uint8_t*>(panels) + first / kBlock * kBlock * 3 * triples_for(inputs) + first % kBlock;
+    for_groups(bits, first, outputs, inputs, [&](size_t i, uint8x16_t vector) { vst1q_u8(out + i * kBlock, vector); });
+  }
+}
+
+size_t tile_bytes(size_t rows, size_t inputs) {
+  return (rows + kLanes - 1) / kLanes * kLanes * 3 * triples_for(inputs);
+}
+
+// For every 16 rows and every group of the inputs: where the tables of the eight pairs of rows start.
+void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
+  const uint16x8_t first_row = vdupq_n_u16(31 * kTableBytes);
+  for (size_t first = 0; first < rows; first += kLanes) {
+    uint16_t* out = static_cast<uint16_t*>(tiles) + first / 2 * 3 * triples_for(inputs);
+    for_groups(bits, first, rows, inputs, [&](size_t i, uint8x16_t vector) {
+      const uint16x8_t pairs = vreinterpretq_u16_u8(vector);  // the first row in the low byte, the second in the high
+      const uint16x8_t offsets = vbslq_u16(first_row, vshlq_n_u16(pairs, 5), vshlq_n_u16(pairs, 2));
+      vst1q_u16(out + i * kPairs, offsets);
+    });
+  }
+}
+
+// ---- the product
+
+// Mismatches of a block: counts[row][channel].
+struct Counts {
+  alignas(64) uint16_t of[kMaxRows][kBlock];
+};
+
+// Sums of one panel over a chunk, for a pair of rows: of whole bytes modulo 256, and of their high nibbles, which are
+// the second row. The first row is what the whole bytes have more than 16 times that.
+struct Sums {
+  uint8x16_t whole;
+  uint8x16_t second;
+};
+
+uint8x16x2_t load_table(uint16_t offset) { return vld1q_u8_x2(kTables.bytes[0] + offset); }
+
+inline __attribute__((always_inline)) void add_triple(const uint8x16x2_t tables[3], const uint8_t* weights,
+                                                      Sums& sums) {
+  uint8x16_t both = vqtbl2q_u8(tables[0], vld1q_u8(weights));
+  both = vaddq_u8(both, vqtbl2q_u8(tables[1], vld1q_u8(weights + kBlock)));
+  both = vaddq_u8(both, vqtbl2q_u8(tables[2], vld1q_u8(weights + 2 * kBlock)));
+  sums.whole = vaddq_u8(sums.whole, both);
+  sums.second = vsraq_n_u8(sums.second, both, 4);
+}
+
+// Out of line, so that the sums stay in registers whatever is around it.
+__attribute__((noinline)) void sum_chunk(const uint16_t* offsets, const uint8_t* weights, size_t triples,
+                                         Sums out[kPanels]) {
+  Sums sums[kPanels] = {};
+  for (size_t triple = 0; triple < triples; ++triple) {
+    const uint8x16x2_t tables[3] = {load_table(offsets[0]), load_table(offsets[kPairs]),
+                                    load_table(offsets[2 * kPairs])};
+    for (size_t panel = 0; panel < kPanels; ++panel) add_triple(tables, weights + kLanes * panel, sums[panel]);
+    offsets += 3 * kPairs;
+    weights += 3 * kBlock;
+  }
+  for (size_t panel = 0; panel < kPanels; ++panel) out[panel] = sums[panel];
+}
+
+void add_counts(uint8x16_t sums, bool is_first_chunk, uint16_t* counts) {
+  const uint16x8_t zero = vdupq_n_u16(0);
+  vst1q_u16(counts, vaddw_u8(is_first_chunk ? zero : vld1q_u16(counts), vget_low_u8(sums)));
+  vst1q_u16(counts + 8, vaddw_high_u8(is_first_chunk ? zero : vld1q_u16(counts + 8), sums));
+}
+
+void count_mismatches(const Product& product, size_t first_output, Counts& counts) {
+  const size_t triples = triples_for(product.inputs);
+  const size_t chunks = (triples + kChunkTriples - 1) / kChunkTriples;
+  const size_t share = (triples + chunks - 1) / chunks;
+  const uint8_t* weights = static_cast<const uint8_t*>(product.panels) + first_output * 3 * triples;
+  const uint16_t* tiles = static_cast<const uint16_t*>(product.tiles);
+  for (size_t start = 0; start < triples; start += share) {
+    const size_t size = std::min(share, triples - start);
+    for (size_t row = 0; row < product.rows; row += 2) {
+      Sums sums[kPanels];
+      const uint16_t* block = tiles + row / kLanes * kPairs * 3 * triples;
+      sum_chunk(block + start * 3 * kPairs + row % kLanes / 2, weights + start * 3 * kBlock, size, sums);
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        const uint8x16_t second = sums[panel].second;
+        const uint8x16_t first = vsubq_u8(sums[panel].whole, vshlq_n_u8(second, 4));
+        add_counts(first, start == 0, counts.of[row] + panel * kLanes);
+        add_counts(second, start == 0, counts.of[row + 1] + panel * kLanes);
+      }
+    }
+  }
+}
+
+// Calls use(first output, counts) for blocks of 64 outputs.
+template <class Use>
+void for_blocks(const Product& product, const Use& use) {
+  Counts counts;
+  for (size_t first = 0; first < product.outputs; first += kBlock) {
+    count_mismatches(product, first, counts);
+    use(first, counts);
+  }
+}
+
+void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
+  const size_t stride = words_for(product.outputs);
+  for_blocks(product, [&](size_t first, const Counts& counts) {
+    const Thresholds most(most_mismatches + first);
+    for (size_t row = 0; row < product.rows; ++row) {
+      const auto reached = [&](size_t i) {
+        return vcleq_s16(vreinterpretq_s16_u16(vld1q_u16(counts.of[row] + 8 * i)), most.of[i]);
+      };
+      const uint8x16_t masks[4] = {narrow(reached(0), reached(1)), narrow(reached(2), reached(3)),
+                                   narrow(reached(4), reached(5)), narrow(reached(6), reached(7))};
+      bits[row * stride + first / kBlock] = bits_of_masks(masks);
+    }
+  });
+}
+
+template <bool HasResidual>
+void scale_rows(const Product& product, const Affine& affine, float* values) {
+  const size_t stride = padded(product.outputs);
+  const int32x4_t step = vdupq_n_s32(affine.step);
+  for_blocks(product, [&](size_t first, const Counts& counts) {
+    for (size_t row = 0; row < product.rows; ++row) {
+      float* out = values + row * stride + first;
+      const float* residual = HasResidual ? affine.residual + row * stride + first : nullptr;
+      for (size_t i = 0; i < kBlock; i += 4) {
+        const int32x4_t count = vreinterpretq_s32_u32(vmovl_u16(vld1_u16(counts.of[row] + i)));
+        const int32x4_t dot = vmlsq_s32(vld1q_s32(affine.base + first + i), count, step);
+        float32x4_t value = vmulq_f32(vld1q_f32(affine.scale + first + i), vcvtq_f32_s32(dot));
+        value = vaddq_f32(value, vld1q_f32(affine.bias + first + i));
+        if (HasResidual) value = vaddq_f32(value, vld1q_f32(residual + i));
+        vst1q_f32(out + i, value);
+      }
+    }
+  });
+}
+
+void linear_floats(const Product& product, const Affine& affine, float* values) {
+  (affine.residual != nullptr ? scale_rows<true> : scale_rows<false>)(product, affine, values);
+}
+
+// ---- LayerNorm
+
+struct Statistics {
+  int64_t sum;
+  int64_t sum_of_squares;
+  bool in_range;
+};
+
+// The padding is 0 and adds nothing. A product with 65536 is exact, so it may be a float.
+Statistics statistics_of(const float* row, size_t channels) {
+  const float32x4_t limit = vdupq_n_f32(kLayerNormLimit);
+  uint32x4_t inside = vdupq_n_u32(~0U);
+  int64x2_t sum = vdupq_n_s64(0);
+  int64x2_t squares = vdupq_n_s64(0);
+  for (size_t c = 0; c < padded(channels); c += 4) {
+    const float32x4_t x = vld1q_f32(row + c);
+    inside = vandq_u32(inside, vcaltq_f32(x, limit));  // false for NaN
+    const int32x4_t grid = vcvtnq_s32_f32(vmulq_n_f32(x, static_cast<float>(kGrid)));
+    sum = vpadalq_s32(sum, grid);
+    squares = vmlal_s32(squares, vget_low_s32(grid), vget_low_s32(grid));
+    squares = vmlal_high_s32(squares, grid, grid);
+  }
+  return {vaddvq_s64(sum), vaddvq_s64(squares), vminvq_u32(inside) != 0};
+}
+
+float64x2_t normalize(float64x2_t x, float64x2_t centre, float64x2_t inverse, float64x2_t weight, float64x2_t bias) {
+  const float64x2_t normed = vmulq_f64(vsubq_f64(x, centre), inverse);
+  return vaddq_f64(vmulq_f64(normed, weight), bias);
+}
+
+bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
+  const Statistics found = statistics_of(input, norm.channels);
+  if (!found.in_range) return false;
+  const double channels = static_cast<double>(norm.channels);
+  const double mean = static_cast<double>(found.sum) / channels;
+  const double square_of_mean = mean * mean;
+  const double variance = std::max(static_cast<double>(found.sum_of_squares) / channels - square_of_mean, 0.0);
+  const float64x2_t centre = vdupq_n_f64(mean / kGrid);
+  const float64x2_t inverse = vdupq_n_f64(1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps));
+  const auto reached = [&](size_t c) {  // writes four outputs
+    const float32x4_t x = vld1q_f32(input + c);
+    const float32x4_t weight = vld1q_f32(norm.weight + c);
+    const float32x4_t bias = vld1q_f32(norm.bias + c);
+    const float64x2_t low = normalize(vcvt_f64_f32(vget_low_f32(x)), centre, inverse,
+                                      vcvt_f64_f32(vget_low_f32(weight)), vcvt_f64_f32(vget_low_f32(bias)));
+    const float64x2_t high =
+        normalize(vcvt_high_f64_f32(x), centre, inverse, vcvt_high_f64_f32(weight), vcvt_high_f64_f32(bias));
+    const float32x4_t y = vcvt_high_f32_f64(vcvt_f32_f64(low), high);
+    vst1q_f32(output + c, y);
+    return vcgeq_f32(y, vld1q_f32(norm.minimum + c));
+  };
+  for (size_t word = 0; word < words_for(norm.channels); ++word) {
+    uint8x16_t masks[4];
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t c = word * kWordBits + i * kLanes;
+      masks[i] = narrow(narrow(reached(c), reached(c + 4)), narrow(reached(c + 8), reached(c + 12)));
+    }
+    bits[word] = bits_of_masks(masks);
+  }
+  return true;
+}
+
+bool layer_norm(const LayerNorm& norm) {
+  const size_t stride = padded(norm.channels);
+  for (size_t row = 0; row < norm.rows; ++row) {
+    uint64_t* bits = norm.bits + row * words_for(norm.channels);
+    if (!layer_norm_row(norm, norm.input + row * stride, norm.output + row * stride, bits)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Kernels kNeon = {"neon",     panel_bytes, pack_panels,   tile_bytes,
+                       pack_tiles, linear_bits, linear_floats, layer_norm};
+
+}  // namespace bibert

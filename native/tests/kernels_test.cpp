@@ -1,0 +1,394 @@
+// Every table of kernels that this build has and this CPU can run, against the reference, bit for bit: fixed shapes
+// that are odd or belong to real models, then random ones. Outputs are compared with their padding, and lie between
+// guard bytes that nobody may write.
+//
+//   kernels_test [rounds]    random rounds behind the fixed shapes, 20 unless given; round n is the same on all
+//   machines
+//
+// Prints what differs, and ends with 1 then.
+#include "bibert/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "bibert/dispatch.h"
+
+namespace {
+
+using bibert::Affine;
+using bibert::Attention;
+using bibert::kAlignment;
+using bibert::Kernels;
+using bibert::kMaxRows;
+using bibert::kReference;
+using bibert::kWordBits;
+using bibert::LayerNorm;
+using bibert::padded;
+using bibert::Product;
+using bibert::words_for;
+
+constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// splitmix64: the standard library's distributions give other numbers on other platforms.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t word() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15U;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return z ^ z >> 31;
+  }
+  size_t up_to(size_t most) { return word() % (most + 1); }
+  size_t between(size_t least, size_t most) { return least + up_to(most - least); }
+  bool chance(size_t one_in) { return up_to(one_in - 1) == 0; }
+  // In [-limit, limit).
+  float real(float limit) { return (static_cast<float>(word() >> 40) / 8388608.0F - 1.0F) * limit; }
+  template <class T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[up_to(list.size() - 1)];
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// `count` entries with a guard before and behind them, all bytes set to `fill` at first. Aligned to a cache line and
+// `skip` entries more.
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(size_t count, unsigned char fill = 0, size_t skip = 0)
+      : count_(count), memory_(count * sizeof(T) + 4 * kAlignment, kGuard) {
+    const size_t misaligned = reinterpret_cast<uintptr_t>(memory_.data()) % kAlignment;
+    begin_ = 2 * kAlignment - misaligned + skip * sizeof(T);
+    std::fill_n(memory_.data() + begin_, bytes(), fill);
+  }
+
+  Guarded(Guarded&&) = default;
+  Guarded(const Guarded&) = delete;  // the copy would not be aligned
+
+  T* data() { return reinterpret_cast<T*>(memory_.data() + begin_); }
+  T& operator[](size_t index) { return data()[index]; }
+  size_t size() const { return count_; }
+  size_t bytes() const { return count_ * sizeof(T); }
+
+  void fill_from(Guarded& other) { std::memcpy(data(), other.data(), bytes()); }
+
+  bool intact() const {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      if ((i < begin_ || i >= begin_ + bytes()) && memory_[i] != kGuard) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr unsigned char kGuard = 0xA5;
+  size_t count_;
+  std::vector<unsigned char> memory_;
+  size_t begin_;
+};
+
+// What is being tested, for the messages, and how often it failed.
+struct Context {
+  const Kernels* kernels = nullptr;
+  const char* function = "";
+  char shape[160] = "";
+  size_t comparisons = 0;
+  size_t failures = 0;
+
+  void fail(const char* what) {
+    constexpr size_t kMostMessages = 20;
+    if (++failures <= kMostMessages) std::printf("%s %s (%s): %s\n", kernels->name, function, shape, what);
+  }
+};
+
+template <class T>
+void expect_same(Context& context, Guarded<T>& found, Guarded<T>& wanted) {
+  ++context.comparisons;
+  if (!found.intact()) context.fail("wrote outside of its output");
+  if (std::memcmp(found.data(), wanted.data(), wanted.bytes()) == 0) return;
+  size_t at = 0;
+  while (std::memcmp(&found[at], &wanted[at], sizeof(T)) == 0) ++at;
+  char what[160];
+  uint64_t bits[2] = {};
+  std::memcpy(&bits[0], &found[at], sizeof(T));
+  std::memcpy(&bits[1], &wanted[at], sizeof(T));
+  std::snprintf(what, sizeof what, "entry %zu is 0x%llx (%g), the reference has 0x%llx (%g)", at,
+                static_cast<unsigned long long>(bits[0]), static_cast<double>(found[at]),
+                static_cast<unsigned long long>(bits[1]), static_cast<double>(wanted[at]));
+  context.fail(what);
+}
+
+// Rows of bits with zeros behind the last; callers of kernels align them to words only.
+Guarded<uint64_t> random_rows(Random& random, size_t rows, size_t channels) {
+  const size_t words = words_for(channels);
+  Guarded<uint64_t> bits(rows * words, 0, random.up_to(7));
+  const uint64_t last = ~uint64_t{0} >> (words * kWordBits - channels);
+  const uint64_t constant = random.one_of<uint64_t>({0, ~uint64_t{0}});
+  const bool is_constant = random.chance(8);
+  for (size_t i = 0; i < bits.size(); ++i)
+    bits[i] = (is_constant ? constant : random.word()) & ((i + 1) % words == 0 ? last : ~uint64_t{0});
+  return bits;
+}
+
+struct Shape {
+  size_t rows, outputs, inputs;
+};
+
+// Activations and weights in the layout of one table.
+struct Packed {
+  Guarded<unsigned char> panels, tiles;
+  Product product;
+
+  Packed(Context& context, const Kernels& kernels, const Shape& shape, Guarded<uint64_t>& weights,
+         Guarded<uint64_t>& activations)
+      : panels(kernels.panel_bytes(shape.outputs, shape.inputs), 0xCC),
+        tiles(kernels.tile_bytes(shape.rows, shape.inputs), 0xCC),
+        product{panels.data(), tiles.data(), shape.rows, shape.outputs, shape.inputs} {
+    kernels.pack_panels(weights.data(), shape.outputs, shape.inputs, panels.data());
+    kernels.pack_tiles(activations.data(), shape.rows, shape.inputs, tiles.data());
+    if (!panels.intact()) context.fail("pack_panels wrote outside of panel_bytes");
+    if (!tiles.intact()) context.fail("pack_tiles wrote outside of tile_bytes");
+  }
+};
+
+// Most lie where about half of the bits are 1; some at and beyond the ends.
+Guarded<int32_t> random_thresholds(Random& random, const Shape& shape) {
+  Guarded<int32_t> most(padded(shape.outputs), 0xFF);
+  const auto inputs = static_cast<int32_t>(shape.inputs);
+  const auto spread = static_cast<size_t>(2 * std::sqrt(static_cast<double>(inputs)) + 2);
+  for (size_t n = 0; n < shape.outputs; ++n) {
+    const auto usual = static_cast<int32_t>(random.up_to(spread)) + (inputs - static_cast<int32_t>(spread)) / 2;
+    const auto extreme = random.one_of<int32_t>({-1, 0, 1, inputs - 1, inputs, kLeast, kMost});
+    most[n] = random.chance(8) ? extreme : usual;
+  }
+  return most;
+}
+
+void test_linear_bits(Context& context, Random& random, const Shape& shape, Packed& packed, Packed& reference) {
+  context.function = "linear_bits";
+  Guarded<int32_t> most = random_thresholds(random, shape);
+  const size_t words = shape.rows * words_for(shape.outputs);
+  Guarded<uint64_t> found(words, 0xCC, random.up_to(7)), wanted(words, 0xEE);
+  context.kernels->linear_bits(packed.product, most.data(), found.data());
+  kReference.linear_bits(reference.product, most.data(), wanted.data());
+  expect_same(context, found, wanted);
+}
+
+float random_parameter(Random& random) {
+  if (!random.chance(8)) return random.real(random.one_of({1.0F, 0.01F}));
+  return random.one_of({0.0F, -0.0F, 1.0F, -1.0F, 1e-40F, -1e-40F, 3e30F, 1e-20F});
+}
+
+Guarded<float> random_parameters(Random& random, size_t channels) {
+  Guarded<float> parameters(padded(channels));
+  for (size_t n = 0; n < channels; ++n) parameters[n] = random_parameter(random);
+  return parameters;
+}
+
+enum class Residual { kNone, kOther, kOutput };
+
+void test_linear_floats(Context& context, Random& random, const Shape& shape, Packed& packed, Packed& reference) {
+  context.function = "linear_floats";
+  const size_t stride = padded(shape.outputs);
+  Guarded<float> scale = random_parameters(random, shape.outputs), bias = random_parameters(random, shape.outputs);
+  Guarded<float> residual(shape.rows * stride);
+  for (size_t i = 0; i < residual.size(); ++i)
+    if (i % stride < shape.outputs) residual[i] = random_parameter(random);
+  for (const int32_t step : {1, 2}) {
+    Guarded<int32_t> base(stride);
+    for (size_t n = 0; n < shape.outputs; ++n)
+      base[n] = static_cast<int32_t>(step == 2 ? shape.inputs : random.up_to(shape.inputs));
+    for (const Residual kind : {Residual::kNone, Residual::kOther, Residual::kOutput}) {
+      Guarded<float> found(residual.size(), 0xCC), wanted(residual.size(), 0xEE);
+      if (kind == Residual::kOutput) found.fill_from(residual);
+      Affine affine{scale.data(), bias.data(), base.data(), step, kind == Residual::kNone ? nullptr : residual.data()};
+      kReference.linear_floats(reference.product, affine, wanted.data());
+      if (kind == Residual::kOutput) affine.residual = found.data();
+      context.kernels->linear_floats(packed.product, affine, found.data());
+      expect_same(context, found, wanted);
+    }
+  }
+}
+
+void test_linear(Context& context, Random& random, const Shape& shape) {
+  std::snprintf(context.shape, sizeof context.shape, "rows %zu, outputs %zu, inputs %zu", shape.rows, shape.outputs,
+                shape.inputs);
+  context.function = "packing";
+  Guarded<uint64_t> weights = random_rows(random, shape.outputs, shape.inputs);
+  Guarded<uint64_t> activations = random_rows(random, shape.rows, shape.inputs);
+  Packed packed(context, *context.kernels, shape, weights, activations);
+  Packed reference(context, kReference, shape, weights, activations);
+  test_linear_bits(context, random, shape, packed, reference);
+  test_linear_floats(context, random, shape, packed, reference);
+}
+
+struct Head {
+  size_t queries, keys, size;
+};
+
+// Keys at any distance from the queries, not only around half of the bits; behind the last key lies garbage.
+void fill_queries_and_keys(Random& random, const Head& head, Guarded<uint64_t>& queries, Guarded<uint64_t>& keys) {
+  const uint64_t mask = ~uint64_t{0} >> (kWordBits - head.size);
+  for (size_t q = 0; q < head.queries; ++q) queries[q] = random.word() & mask;
+  for (size_t k = 0; k < keys.size(); ++k) {
+    uint64_t flips = random.word();
+    for (size_t halvings = random.up_to(4); halvings > 0; --halvings) flips &= random.word();
+    keys[k] = (queries[random.up_to(head.queries - 1)] ^ flips) & (k < head.keys ? mask : ~uint64_t{0});
+  }
+}
+
+void test_attend(Context& context, Random& random, const Head& head) {
+  context.function = "attend";
+  std::snprintf(context.shape, sizeof context.shape, "queries %zu, keys %zu, head size %zu", head.queries, head.keys,
+                head.size);
+  Guarded<uint64_t> queries(head.queries, 0, random.up_to(7)), keys(padded(head.keys), 0, random.up_to(7));
+  fill_queries_and_keys(random, head, queries, keys);
+  Guarded<uint64_t> values(padded(head.keys), 0, random.up_to(7));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t behind = i / kWordBits == head.keys / kWordBits ? kWordBits - head.keys % kWordBits : 0;
+    if (i % kWordBits < head.size) values[i] = random.word() & ~uint64_t{0} >> behind;
+  }
+  Guarded<int32_t> minimum(kWordBits);
+  const auto most = static_cast<int32_t>(head.keys), size = static_cast<int32_t>(head.size);
+  for (size_t d = 0; d < kWordBits; ++d) {
+    const auto extreme = random.one_of<int32_t>({kLeast, kMost, -most - 1, -most, most, most + 1});
+    const auto usual = random.one_of<int32_t>({0, 0, 1, -1, 2, -2, 7, -7});
+    minimum[d] = d >= head.size ? kMost : random.chance(6) ? extreme : usual;
+  }
+  for (const int32_t most_mismatches : {size / 2, size / 2 - 1, -1, 0, size, kLeast, kMost}) {
+    Guarded<uint64_t> found(head.queries, 0xCC, random.up_to(7)), wanted(head.queries, 0xEE);
+    Attention attention{queries.data(), keys.data(),     values.data(),  head.queries,
+                        head.keys,      most_mismatches, minimum.data(), found.data()};
+    context.kernels->attend(attention);
+    attention.context = wanted.data();
+    kReference.attend(attention);
+    expect_same(context, found, wanted);
+  }
+}
+
+// One kind of row each; all are inside the range.
+float random_state(Random& random, size_t kind, float constant) {
+  const float near_limit = std::nextafter(bibert::kLayerNormLimit, 0.0F);
+  switch (kind) {
+    case 0:
+      return random.real(4.0F);
+    case 1:  // no variance but what rounding makes
+      return constant;
+    case 2:  // half points of the grid, where the rounding is to even
+      return (static_cast<float>(random.up_to(4000)) - 2000.0F + 0.5F) / 65536.0F;
+    case 3:
+      return random.one_of({near_limit, -near_limit, 511.99F, -511.99F});
+    case 4:
+      return random.one_of({0.0F, -0.0F, 1e-45F, -1e-45F, 1e-38F, -3e-39F, 0.5F / 65536.0F});
+    default:
+      return random.real(511.0F);
+  }
+}
+
+Guarded<float> random_states(Random& random, size_t rows, size_t channels) {
+  Guarded<float> states(rows * padded(channels));
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t kind = random.up_to(5);
+    const float constant = random.real(random.one_of({1.0F, 500.0F}));
+    for (size_t c = 0; c < channels; ++c) states[row * padded(channels) + c] = random_state(random, kind, constant);
+  }
+  return states;
+}
+
+void test_layer_norm(Context& context, Random& random, size_t rows, size_t channels) {
+  context.function = "layer_norm";
+  std::snprintf(context.shape, sizeof context.shape, "rows %zu, channels %zu", rows, channels);
+  const size_t stride = padded(channels);
+  Guarded<float> input = random_states(random, rows, channels);
+  Guarded<float> weight = random_parameters(random, channels), bias = random_parameters(random, channels);
+  Guarded<float> minimum(stride), wanted(rows * stride, 0xEE);
+  Guarded<uint64_t> wanted_bits(rows * words_for(channels), 0xEE);
+  for (size_t c = 0; c < stride; ++c) minimum[c] = kInfinity;
+  LayerNorm norm{input.data(), weight.data(), bias.data(),   minimum.data(),    random.one_of({1e-12, 1e-5, 1.0}),
+                 rows,         channels,      wanted.data(), wanted_bits.data()};
+  kReference.layer_norm(norm);
+  // Thresholds that one of the outputs meets exactly, and others.
+  for (size_t c = 0; c < channels; ++c) {
+    const float met = wanted[random.up_to(rows - 1) * stride + c];
+    minimum[c] = random.one_of({met, met, 0.0F, 0.0F, -0.0F, random.real(1.0F), kInfinity, -kInfinity});
+  }
+  kReference.layer_norm(norm);
+  Guarded<float> apart(wanted.size(), 0xCC), in_place(wanted.size());
+  in_place.fill_from(input);
+  for (const auto& [from, to] : {std::pair{&input, &apart}, std::pair{&in_place, &in_place}}) {
+    Guarded<uint64_t> bits(wanted_bits.size(), 0xCC, random.up_to(7));
+    norm.input = from->data();
+    norm.output = to->data();
+    norm.bits = bits.data();
+    if (!context.kernels->layer_norm(norm)) context.fail("refused values inside the range");
+    expect_same(context, *to, wanted);
+    expect_same(context, bits, wanted_bits);
+  }
+  for (const float bad : {std::nanf(""), kInfinity, -kInfinity, 512.0F, -512.0F, 1e30F, -40000.0F}) {
+    Guarded<float> spoilt(input.size()), output(input.size());
+    spoilt.fill_from(input);
+    spoilt[random.up_to(rows - 1) * stride + random.up_to(channels - 1)] = bad;
+    norm.input = spoilt.data();
+    norm.output = output.data();
+    norm.bits = wanted_bits.data();
+    if (context.kernels->layer_norm(norm)) context.fail("accepted a value outside of the range");
+    if (!output.intact() || !wanted_bits.intact()) context.fail("wrote outside of its output");
+  }
+}
+
+using Sizes = std::initializer_list<size_t>;
+
+void test_fixed_shapes(Context& context, Random& random) {
+  for (const size_t outputs : Sizes{1, 26, 63, 64, 65, 312, 384, 768})
+    for (const size_t rows : Sizes{1, 2, 3, 4, 5, 7, 64}) test_linear(context, random, {rows, outputs, outputs});
+  for (const size_t inputs : Sizes{1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1200, 1536, 3071, 3072, 16384})
+    test_linear(context, random, {random.between(1, 9), 65, inputs});
+  for (const size_t size : Sizes{1, 26, 32, 33, 63, 64})
+    for (const size_t keys : Sizes{1, 63, 64, 65, 128, 512}) test_attend(context, random, {5, keys, size});
+  for (const size_t channels : Sizes{1, 2, 63, 64, 65, 312, 384, 768, 4096})
+    test_layer_norm(context, random, 6, channels);
+}
+
+void test_random_shapes(Context& context, Random& random) {
+  test_linear(context, random, {random.between(1, kMaxRows), random.between(1, 130), random.between(1, 800)});
+  test_linear(context, random, {random.between(1, 8), random.between(1, 800), random.between(1, 300)});
+  test_linear(context, random, {random.between(1, 5), random.between(1, 70), random.between(1, 3072)});
+  test_attend(context, random, {random.between(1, 20), random.between(1, 512), random.between(1, 64)});
+  test_attend(context, random, {random.between(1, 80), random.between(1, 130), random.between(1, 64)});
+  test_layer_norm(context, random, random.between(1, 9), random.between(1, 800));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const unsigned long rounds = count > 1 ? std::strtoul(arguments[1], nullptr, 10) : 20;
+  bool same = true;
+  for (const Kernels* kernels : bibert::available_kernels()) {
+    if (kernels == &kReference) continue;
+    Context context;
+    context.kernels = kernels;
+    Random fixed(0);
+    test_fixed_shapes(context, fixed);
+    for (unsigned long round = 1; round <= rounds; ++round) {
+      Random random(round);
+      test_random_shapes(context, random);
+    }
+    std::printf("%s: %zu comparisons in %lu rounds, %zu failures\n", kernels->name, context.comparisons, rounds,
+                context.failures);
+    same = same && context.failures == 0;
+  }
+  return same ? 0 : 1;
+}

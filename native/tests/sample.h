@@ -1,0 +1,139 @@
+// Made-up models for tests and for fuzzing: which tensors a config has, in the order of docs/packed-format.md, and how
+// any bytes become data that a model accepts. Written from that page and not from reader.cpp, so that each checks the
+// other.
+#ifndef BIBERT_TESTS_SAMPLE_H
+#define BIBERT_TESTS_SAMPLE_H
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "bibert/bibert.h"
+
+namespace sample {
+
+enum class Kind { kBits, kScales, kFloats, kIntegers };
+
+struct Tensor {
+  Kind kind;
+  size_t rows;
+  size_t columns;
+
+  size_t bytes() const { return kind == Kind::kBits ? rows * ((columns + 63) / 64) * 8 : rows * columns * 4; }
+};
+
+class Schema {
+ public:
+  explicit Schema(const bibert_config& config)
+      : c_(config), hidden_(c_.hidden), inner_(size_t{c_.heads} * c_.head_size), wide_(c_.intermediate) {
+    add_words();
+    add_numbers();
+  }
+
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+  size_t bytes() const {
+    size_t total = 0;
+    for (const Tensor& tensor : tensors_) total += tensor.bytes();
+    return total;
+  }
+
+ private:
+  void add(Kind kind, size_t rows, size_t columns = 1) { tensors_.push_back({kind, rows, columns}); }
+  void add_threshold(uint32_t site, size_t count) {
+    if ((c_.thresholds & site) != 0) add(Kind::kFloats, count);
+  }
+  void add_linear(size_t outputs) {
+    add(Kind::kScales, outputs);
+    add(Kind::kFloats, outputs);
+  }
+  void add_norm() {
+    add(Kind::kFloats, hidden_);
+    add(Kind::kFloats, hidden_);
+  }
+
+  void add_words() {
+    add(Kind::kBits, c_.vocabulary, hidden_);
+    for (size_t layer = 0; layer < c_.layers; ++layer) {
+      for (int i = 0; i < 3; ++i) add(Kind::kBits, inner_, hidden_);
+      add(Kind::kBits, hidden_, inner_);
+      add(Kind::kBits, wide_, hidden_);
+      add(Kind::kBits, hidden_, wide_);
+    }
+    add(Kind::kBits, hidden_, hidden_);
+  }
+
+  void add_numbers() {
+    add(Kind::kScales, c_.vocabulary);
+    add(Kind::kFloats, c_.token_types, hidden_);
+    add(Kind::kFloats, c_.positions, hidden_);
+    add_norm();
+    for (size_t layer = 0; layer < c_.layers; ++layer) add_layer();
+    add_threshold(BIBERT_THRESHOLD_POOLER_INPUT, hidden_);
+    add_linear(hidden_);
+    add(Kind::kFloats, c_.labels, hidden_);
+    add(Kind::kFloats, c_.labels);
+  }
+
+  void add_layer() {
+    add_threshold(BIBERT_THRESHOLD_ATTENTION_INPUT, hidden_);
+    for (const uint32_t site : {BIBERT_THRESHOLD_QUERY, BIBERT_THRESHOLD_KEY, BIBERT_THRESHOLD_VALUE}) {
+      add_linear(inner_);
+      add_threshold(site, inner_);
+    }
+    if (c_.score_thresholds != 0) add(Kind::kIntegers, c_.heads);
+    add_threshold(BIBERT_THRESHOLD_CONTEXT, inner_);
+    add_linear(hidden_);
+    add_norm();
+    add_threshold(BIBERT_THRESHOLD_FFN_INPUT, hidden_);
+    add_linear(wide_);
+    add_threshold(BIBERT_THRESHOLD_FFN_HIDDEN, wide_);
+    add_linear(hidden_);
+    add_norm();
+  }
+
+  const bibert_config c_;
+  const size_t hidden_, inner_, wide_;
+  std::vector<Tensor> tensors_;
+};
+
+// How numbers are made valid: any finite ones, or small ones, with which no activation leaves its range.
+enum class Numbers { kAnyFinite, kSmall };
+
+inline uint32_t valid_number(uint32_t bits, Kind kind, Numbers numbers) {
+  if (kind == Kind::kIntegers) return numbers == Numbers::kSmall ? bits % 8 : bits;
+  if (numbers == Numbers::kSmall) {
+    const float small = kind == Kind::kScales ? static_cast<float>(bits % 256) / 2048.0F
+                                              : static_cast<float>(static_cast<int8_t>(bits)) / 64.0F;
+    std::memcpy(&bits, &small, sizeof(bits));
+    return bits;
+  }
+  constexpr uint32_t kExponent = 0x7F800000, kSign = 0x80000000;
+  if ((bits & kExponent) == kExponent) bits ^= 0x40000000;  // infinity and NaN become ordinary numbers
+  return kind == Kind::kScales ? bits & ~kSign : bits;
+}
+
+// Turns any bytes, schema.bytes() of them at any address, into data that bibert_model_create accepts.
+inline void make_valid(const Schema& schema, Numbers numbers, unsigned char* at) {
+  for (const Tensor& tensor : schema.tensors()) {
+    if (tensor.kind == Kind::kBits) {
+      const size_t row_bytes = (tensor.columns + 63) / 64 * 8;
+      for (size_t row = 0; row < tensor.rows; ++row, at += row_bytes) {
+        for (size_t bit = tensor.columns; bit < row_bytes * 8; ++bit) {
+          at[bit / 8] = static_cast<unsigned char>(at[bit / 8] & ~(1U << bit % 8));
+        }
+      }
+    } else {
+      for (size_t i = 0; i < tensor.rows * tensor.columns; ++i, at += 4) {
+        uint32_t bits;
+        std::memcpy(&bits, at, sizeof(bits));
+        bits = valid_number(bits, tensor.kind, numbers);
+        std::memcpy(at, &bits, sizeof(bits));
+      }
+    }
+  }
+}
+
+}  // namespace sample
+
+#endif
