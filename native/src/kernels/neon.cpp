@@ -66,16 +66,10 @@ uint16x8_t narrow(uint32x4_t low, uint32x4_t high) {
   return vuzp1q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high));
 }
 
-// Thresholds of 64 channels in 16 bits. What is compared with them is smaller, so those that saturate stay out of
-// reach.
-struct Thresholds {
-  explicit Thresholds(const int32_t* from) {
-    for (size_t i = 0; i < 8; ++i) {
-      of[i] = vqmovn_high_s32(vqmovn_s32(vld1q_s32(from + 8 * i)), vld1q_s32(from + 8 * i + 4));
-    }
-  }
-  int16x8_t of[8];
-};
+// Eight thresholds in 16 bits. Counts are smaller than what saturates, so that stays out of their reach.
+int16x8_t narrow_thresholds(const int32_t* from) {
+  return vqmovn_high_s32(vqmovn_s32(vld1q_s32(from)), vld1q_s32(from + 4));
+}
 
 // ---- layouts
 
@@ -86,11 +80,12 @@ size_t groups_for(size_t inputs) {
 
 size_t triples_for(size_t inputs) { return (groups_for(inputs) + 2) / 3; }
 
-// One word of each of 16 rows to eight vectors, one per byte of the word: vector j holds byte j of every row. Even
-// bytes are split from odd ones three times.
-void turn_words(const uint64_t* const rows[kLanes], uint8x16_t vectors[8]) {
+// A word of each of 16 rows to eight vectors, one per byte of the word: vector j holds byte j of every row. Even bytes
+// are split from odd ones three times.
+void turn_words(const uint64_t* const rows[kLanes], size_t word, uint8x16_t vectors[8]) {
   for (size_t i = 0; i < 8; ++i) {
-    vectors[i] = vreinterpretq_u8_u64(vcombine_u64(vld1_u64(rows[2 * i]), vld1_u64(rows[2 * i + 1])));
+    const uint64x2_t two = vcombine_u64(vld1_u64(rows[2 * i] + word), vld1_u64(rows[2 * i + 1] + word));
+    vectors[i] = vreinterpretq_u8_u64(two);
   }
   for (size_t step = 0; step < 3; ++step) {
     uint8x16_t split[8];
@@ -119,24 +114,22 @@ void use_groups(const uint8x16_t bytes[8], size_t count, const Use& use, std::in
 }
 
 // Calls use(i, vector) for every group of the inputs, filled up with zeros to whole triples: the vector holds group i
-// of the 16 rows from `first` on, and zeros for rows that are not there.
+// of the 16 rows from `first` on. Rows that are not there repeat the last: nobody looks at what comes of them.
 template <class Use>
 void for_groups(const uint64_t* bits, size_t first, size_t rows, size_t inputs, const Use& use) {
-  static constexpr uint64_t kZero = 0;
   const size_t words = words_for(inputs);
   const size_t groups = 3 * triples_for(inputs);
-  for (size_t start = 0; start < groups; start += kWordGroups) {
-    const size_t word = start / kWordGroups;
-    const uint64_t* places[kLanes];
-    for (size_t i = 0; i < kLanes; ++i) {
-      places[i] = first + i < rows && word < words ? bits + (first + i) * words + word : &kZero;
-    }
+  const uint64_t* places[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) places[i] = bits + std::min(first + i, rows - 1) * words;
+  for (size_t word = 0; word < words; ++word) {
+    const size_t start = word * kWordGroups;
     uint8x16_t bytes[8];
-    turn_words(places, bytes);
+    turn_words(places, word, bytes);
     use_groups(
         bytes, groups - start, [&](size_t i, uint8x16_t vector) { use(start + i, vector); },
         std::make_index_sequence<kWordGroups>());
   }
+  for (size_t i = words * kWordGroups; i < groups; ++i) use(i, vdupq_n_u8(0));
 }
 
 size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * 3 * triples_for(inputs); }
@@ -156,12 +149,12 @@ size_t tile_bytes(size_t rows, size_t inputs) {
 
 // For every 16 rows and every group of the inputs: where the tables of the eight pairs of rows start.
 void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
-  const uint16x8_t first_row = vdupq_n_u16(31 * kTableBytes);
+  const uint16x8_t low = vdupq_n_u16(32 * kTableBytes - 1);
   for (size_t first = 0; first < rows; first += kLanes) {
     uint16_t* out = static_cast<uint16_t*>(tiles) + first / 2 * 3 * triples_for(inputs);
     for_groups(bits, first, rows, inputs, [&](size_t i, uint8x16_t vector) {
       const uint16x8_t pairs = vreinterpretq_u16_u8(vector);  // the first row in the low byte, the second in the high
-      const uint16x8_t offsets = vbslq_u16(first_row, vshlq_n_u16(pairs, 5), vshlq_n_u16(pairs, 2));
+      const uint16x8_t offsets = vbslq_u16(low, vshlq_n_u16(pairs, 5), vshlq_n_u16(pairs, 2));
       vst1q_u16(out + i * kPairs, offsets);
     });
   }
@@ -192,18 +185,19 @@ inline __attribute__((always_inline)) void add_triple(const uint8x16x2_t tables[
   sums.second = vsraq_n_u8(sums.second, both, 4);
 }
 
-// Out of line, so that the sums stay in registers whatever is around it.
-__attribute__((noinline)) void sum_chunk(const uint16_t* offsets, const uint8_t* weights, size_t triples,
-                                         Sums out[kPanels]) {
+// Out of line, and with the panels unrolled by the template: both keep the sums in registers.
+template <size_t... Panel>
+__attribute__((noinline)) void sum_chunk(const uint16_t* offsets, const uint8_t* weights, size_t triples, Sums* out,
+                                         std::index_sequence<Panel...> /*panels*/) {
   Sums sums[kPanels] = {};
   for (size_t triple = 0; triple < triples; ++triple) {
     const uint8x16x2_t tables[3] = {load_table(offsets[0]), load_table(offsets[kPairs]),
                                     load_table(offsets[2 * kPairs])};
-    for (size_t panel = 0; panel < kPanels; ++panel) add_triple(tables, weights + kLanes * panel, sums[panel]);
+    (add_triple(tables, weights + kLanes * Panel, sums[Panel]), ...);
     offsets += 3 * kPairs;
     weights += 3 * kBlock;
   }
-  for (size_t panel = 0; panel < kPanels; ++panel) out[panel] = sums[panel];
+  ((out[Panel] = sums[Panel]), ...);
 }
 
 void add_counts(uint8x16_t sums, bool is_first_chunk, uint16_t* counts) {
@@ -223,7 +217,8 @@ void count_mismatches(const Product& product, size_t first_output, Counts& count
     for (size_t row = 0; row < product.rows; row += 2) {
       Sums sums[kPanels];
       const uint16_t* block = tiles + row / kLanes * kPairs * 3 * triples;
-      sum_chunk(block + start * 3 * kPairs + row % kLanes / 2, weights + start * 3 * kBlock, size, sums);
+      sum_chunk(block + start * 3 * kPairs + row % kLanes / 2, weights + start * 3 * kBlock, size, sums,
+                std::make_index_sequence<kPanels>());
       for (size_t panel = 0; panel < kPanels; ++panel) {
         const uint8x16_t second = sums[panel].second;
         const uint8x16_t first = vsubq_u8(sums[panel].whole, vshlq_n_u8(second, 4));
@@ -247,10 +242,11 @@ void for_blocks(const Product& product, const Use& use) {
 void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
   const size_t stride = words_for(product.outputs);
   for_blocks(product, [&](size_t first, const Counts& counts) {
-    const Thresholds most(most_mismatches + first);
+    int16x8_t most[8];
+    for (size_t i = 0; i < 8; ++i) most[i] = narrow_thresholds(most_mismatches + first + 8 * i);
     for (size_t row = 0; row < product.rows; ++row) {
       const auto reached = [&](size_t i) {
-        return vcleq_s16(vreinterpretq_s16_u16(vld1q_u16(counts.of[row] + 8 * i)), most.of[i]);
+        return vcleq_s16(vreinterpretq_s16_u16(vld1q_u16(counts.of[row] + 8 * i)), most[i]);
       };
       const uint8x16_t masks[4] = {narrow(reached(0), reached(1)), narrow(reached(2), reached(3)),
                                    narrow(reached(4), reached(5)), narrow(reached(6), reached(7))};

@@ -36,6 +36,10 @@ COMMANDS: Mapping[str, Row] = MappingProxyType(
         "finetune": Row("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
         "distill": Row("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
         "evaluate": Row("bibert.cli.evaluate", "Score a trained model on a data set."),
+        "pack": Row("bibert.cli.pack", "Write a trained student as one small file, checked bit for bit."),
+        "inspect": Row("bibert.cli.inspect", "Show what a packed file is made of, to the byte."),
+        "predict": Row("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
+        "bench": Row("bibert.cli.bench", "Measure this file against the engines you would pick instead."),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
         "schemes": Row("bibert.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }

@@ -3,10 +3,11 @@
 Reading files is in `readers`; putting train and dev together is in `tables`.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bibert.data.readers import Table, shown
 from bibert.errors import DataError
@@ -59,10 +60,19 @@ def find_columns(table: Table, wanted: Columns) -> Columns:
     Raises:
         DataError: a column that was asked for is not there, or none has a known name.
     """
-    by_lower = {name.lower(): name for name in reversed(list(table.columns))}
-    label = _given(table, wanted.label) or _first_known(by_lower, LABEL_NAMES)
+    label = _given(table, wanted.label) or _first_known(_by_lower_name(table), LABEL_NAMES)
     if not label:
         raise _unknown_column(table, "label", LABEL_NAMES)
+    return _distinct(replace(find_text_columns(table, wanted), label=label), table)
+
+
+def find_text_columns(table: Table, wanted: Columns) -> Columns:
+    """Name the text and pair columns of a table that needs no labels; `label` stays empty.
+
+    Raises:
+        DataError: a column that was asked for is not there, or none has a known name.
+    """
+    by_lower = _by_lower_name(table)
     text, pair = _given(table, wanted.text), _given(table, wanted.pair)
     if not text:
         first, second = next(((a, b) for a, b in PAIR_NAMES if a in by_lower and b in by_lower), ("", ""))
@@ -70,7 +80,11 @@ def find_columns(table: Table, wanted: Columns) -> Columns:
         pair = pair or by_lower.get(second, "")
     if not text:
         raise _unknown_column(table, "text", TEXT_NAMES)
-    return _distinct(Columns(text, pair, label), table)
+    return _distinct(Columns(text, pair), table)
+
+
+def _by_lower_name(table: Table) -> dict[str, str]:
+    return {name.lower(): name for name in reversed(list(table.columns))}
 
 
 def _given(table: Table, name: str) -> str:
@@ -78,7 +92,9 @@ def _given(table: Table, name: str) -> str:
         return name
     same = [column for column in table.columns if column.lower() == name.lower()]
     if not same:
-        raise DataError(f"{table.top}: no column {name!r} among {shown(table.columns)}; name one that is there")
+        close = difflib.get_close_matches(name, table.columns, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else "name one that is there"
+        raise DataError(f"{table.top}: no column {name!r} among {shown(table.columns)}; {remedy}")
     return same[0]
 
 

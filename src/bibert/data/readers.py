@@ -10,6 +10,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,24 +124,33 @@ def _with_rows(table: Table) -> Table:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
+    with reading(path):
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {_files_in(path.parent)}") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: is a folder, not a file; {_files_in(path)}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
-    return _decompress(data, path) if path.suffix.lower() == ".gz" else data
-
-
-def _decompress(data: bytes, path: Path) -> bytes:
-    if not data.startswith(GZIP):
-        raise DataError(f"{path}: is not gzip-compressed; take .gz off its name")
-    try:
+        if path.suffix.lower() != ".gz":
+            return data
+        check_gzip(data, path)
         return gzip.decompress(data)
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn what goes wrong while bytes are read from `path`, compressed ones too, into a `DataError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {_files_in(Path(path).parent)}") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder, not a file; {_files_in(Path(path))}") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise DataError(f"{path}: the compressed data is cut short or damaged; copy or compress it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+
+
+def check_gzip(start: bytes, path: Path) -> None:
+    """Refuse a file named .gz whose first bytes are not those of gzip."""
+    if not start.startswith(GZIP):
+        raise DataError(f"{path}: is not gzip-compressed; take .gz off its name")
 
 
 def _files_in(folder: Path) -> str:
@@ -152,9 +162,7 @@ def _files_in(folder: Path) -> str:
 
 
 def _decode(data: bytes, path: Path) -> str:
-    for magic, remedy in NOT_UTF8_TEXT.items():
-        if data.startswith(magic):
-            raise DataError(f"{path}:1: is {remedy}")
+    check_utf8_text(data, path)
     if (nul := data.find(b"\0")) >= 0:
         raise DataError(
             f"{path}:{_line_of(data, nul)}: holds a NUL byte; the file is binary or damaged, write it again"
@@ -171,13 +179,20 @@ def _decode(data: bytes, path: Path) -> str:
     return text
 
 
+def check_utf8_text(start: bytes, path: Path | str) -> None:
+    """Refuse a file whose first bytes are those of something else."""
+    for magic, remedy in NOT_UTF8_TEXT.items():
+        if start.startswith(magic):
+            raise DataError(f"{path}:1: is {remedy}")
+
+
 def _line_of(data: bytes, position: int) -> int:
     return data.count(b"\n", 0, position) + 1
 
 
 def _parse_csv(data: bytes, path: Path) -> Table:
     rows = _csv_rows(_decode(data, path), path)
-    header = _checked_header(next(rows), ",", path)
+    header = checked_header(next(rows), ",", path)
     return _table_of_rows(_full_rows(rows, header, path, ragged=False), header, path)
 
 
@@ -185,7 +200,7 @@ def _parse_tsv(data: bytes, path: Path, header: tuple[str, ...] = (), *, ragged:
     # Only \n ends a row (\r\n loses its \r): str.splitlines would also cut at U+2028 and the like.
     lines = enumerate(_decode(data, path).split("\n"), start=1)
     rows = ((number, line.removesuffix("\r").split("\t")) for number, line in lines if line.strip("\r"))
-    header = header or _checked_header(next(rows), "\t", path)
+    header = header or checked_header(next(rows), "\t", path)
     return _table_of_rows(_full_rows(rows, header, path, ragged=ragged), header, path)
 
 
@@ -198,12 +213,22 @@ def _csv_rows(text: str, path: Path) -> Iterator[Row]:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{path}:{line}: broken row ({error}); put a field that holds quotes in quotes and double those inside it"
-        ) from None
+        raise broken_row(error, f"{path}:{line}") from None
 
 
-def _checked_header(first: Row, delimiter: str, path: Path) -> tuple[str, ...]:
+def broken_row(error: csv.Error, where: str) -> DataError:
+    """What to say of a row that is not CSV."""
+    return DataError(
+        f"{where}: broken row ({error}); put a field that holds quotes in quotes and double those inside it"
+    )
+
+
+def checked_header(first: Row, delimiter: str, path: Path | str) -> tuple[str, ...]:
+    """The names in a header line, without the spaces around them; empty for a column that has none.
+
+    Raises:
+        DataError: another delimiter seems to be used, or a name is there twice.
+    """
     line, names = first[0], [name.strip() for name in first[1]]
     found = [other for other in DELIMITERS if len(names) == 1 and other in names[0]]
     if found:
@@ -218,14 +243,19 @@ def _checked_header(first: Row, delimiter: str, path: Path) -> tuple[str, ...]:
 
 
 def _full_rows(rows: Iterable[Row], header: tuple[str, ...], path: Path, *, ragged: bool) -> Iterator[Row]:
-    width = len(header)
     for line, fields in rows:
-        if len(fields) != width and not ragged:
-            raise DataError(
-                f"{path}:{line}: {len(fields)} fields where the header has {width} ({shown(header)}); "
-                "mend the row: a delimiter or line break stands inside a field, or its end is missing"
-            )
+        if not ragged:
+            check_width(fields, header, f"{path}:{line}")
         yield line, fields
+
+
+def check_width(fields: Sequence[str], header: tuple[str, ...], where: str) -> None:
+    """Refuse a row that has more or fewer fields than the header."""
+    if len(fields) != len(header):
+        raise DataError(
+            f"{where}: {len(fields)} fields where the header has {len(header)} ({shown(header)}); "
+            "mend the row: a delimiter or line break stands inside a field, or its end is missing"
+        )
 
 
 def _table_of_rows(rows: Iterable[Row], header: tuple[str, ...], path: Path) -> Table:
@@ -241,13 +271,19 @@ def _table_of_rows(rows: Iterable[Row], header: tuple[str, ...], path: Path) -> 
 
 def _parse_jsonl(data: bytes, path: Path) -> Table:
     lines = [(number, line) for number, line in enumerate(_decode(data, path).split("\n"), start=1) if line.strip()]
-    rows = [_json_object(line, f"{path}:{number}") for number, line in lines]
+    rows = [json_object(line, f"{path}:{number}") for number, line in lines]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names}
     return Table(str(path), columns, [number for number, _ in lines])
 
 
-def _json_object(line: str, where: str) -> dict[str, object]:
+def json_object(line: str, where: str) -> dict[str, object]:
+    """The row in a line of JSONL.
+
+    Raises:
+        DataError: it is not JSON, not an object, or has a key twice.
+    """
+
     def without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
         row = dict(pairs)
         if len(row) != len(pairs):

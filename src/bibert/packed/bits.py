@@ -1,4 +1,4 @@
-"""The bit convention of the packed file, in numpy: bit 1 stands for +1, bit 0 for -1 (or for 0 where levels are {0, 1}).
+"""The bit convention of the packed file, in numpy: bit 1 stands for +1, bit 0 for -1 (for 0 where levels are {0, 1}).
 
 Channel c of a row is bit c % 64 of its 64-bit little-endian word c // 64; what a row leaves of its last word is 0.
 Nothing here knows of layers or files (`schema`, `file`).
@@ -21,7 +21,7 @@ def pack_rows(ones: ArrayLike) -> Words:
     flags = np.asarray(ones, dtype=bool)
     missing = words_for(flags.shape[-1]) * WORD_BITS - flags.shape[-1]
     padded = np.pad(flags, [(0, 0)] * (flags.ndim - 1) + [(0, missing)])
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u8")
+    return np.ascontiguousarray(np.packbits(padded, axis=-1, bitorder="little")).view("<u8")
 
 
 def unpack_rows(words: Words, channels: int) -> NDArray[np.bool_]:

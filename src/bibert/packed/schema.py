@@ -1,4 +1,4 @@
-"""What a packed model holds: the numbers that describe it, and from them alone every tensor's name, type, shape and place.
+"""What a packed model holds: the numbers that describe it, and from them every tensor's name, type, shape and place.
 
 The data section of a file is these tensors one after the other, in this order, without a gap: first every tensor of
 64-bit words, then every tensor of 32-bit numbers, last the tokenizer. Reading and writing are in `file`.
@@ -87,7 +87,7 @@ class PackedConfig:
     def _check_options(self) -> None:
         if self.thresholds != tuple(site for site in SITES if site in self.thresholds):
             raise ModelFileError(
-                f"config: thresholds is {list(self.thresholds)}, must list some of {list(SITES)}, each once, in this order"
+                f"config: thresholds is {list(self.thresholds)}, must list some of {list(SITES)} once, in this order"
             )
         if not isinstance(self.score_thresholds, bool):
             raise ModelFileError(f"config: score_thresholds is {self.score_thresholds!r}, must be true or false")

@@ -1,0 +1,186 @@
+// Whole models on every instruction set that is available here: the logits must have the bits of the reference, for
+// sequences together or alone, in any order, on any number of threads.
+//
+//   model_test [rounds]    random models behind the fixed ones, 12 unless given; round n is the same on all machines
+//
+// Prints a hash of all logits for each instruction set, by which two machines can be compared, and ends with 1 if
+// anything differs.
+#include <cstring>
+#include <map>
+
+#include "harness.h"
+
+namespace {
+
+using harness::Batch;
+using harness::Bytes;
+using harness::Engine;
+using harness::Logits;
+using harness::Random;
+
+constexpr double kEps = 1e-12;
+constexpr bibert_config kFixed[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_SIGN, kEps},
+    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
+    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0xFF, 1, BIBERT_FFN_BOOL, 1e-5},
+    {3, 63, 1, 63, 33, 30, 130, 64, 1, 0xAA, 0, BIBERT_FFN_BOOL, 1.0},
+    {4, 128, 2, 64, 512, 99, 70, 2, 2, 0, 1, BIBERT_FFN_SIGN, kEps},
+    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
+    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0x55, 1, BIBERT_FFN_BOOL, kEps},
+    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
+};
+
+bibert_config random_config(Random& random) {
+  bibert_config config{};
+  config.layers = random.between(1, 3);
+  config.hidden = random.between(1, 200);
+  config.heads = random.between(1, 4);
+  config.head_size = random.between(1, 64);
+  config.intermediate = random.between(1, 400);
+  config.vocabulary = random.between(1, 100);
+  config.positions = random.between(1, 512);
+  config.token_types = random.between(1, 4);
+  config.labels = random.between(1, 5);
+  config.thresholds = random.between(0, 1) * random.between(0, 255);
+  config.score_thresholds = random.between(0, 1);
+  config.ffn_levels = random.between(0, 1) != 0 ? BIBERT_FFN_BOOL : BIBERT_FFN_SIGN;
+  config.norm_eps = random.between(0, 1) != 0 ? kEps : 1e-3;
+  return config;
+}
+
+Batch random_batch(Random& random, const bibert_config& config) {
+  constexpr size_t kEnoughTokens = 600;
+  constexpr uint32_t kLongest[] = {1, 5, 40, 130, 512};
+  const uint32_t longest = std::min(config.positions, kLongest[random.between(0, 4)]);
+  const bool has_types = random.between(0, 1) != 0;
+  const bool has_positions = random.between(0, 2) == 0;
+  Batch batch;
+  for (uint32_t left = random.between(1, 12); left > 0 && batch.ids.size() < kEnoughTokens; --left) {
+    batch.lengths.push_back(left == 1 ? longest : random.between(1, longest));
+    for (uint32_t i = 0; i < batch.lengths.back(); ++i) {
+      batch.ids.push_back(random.index(config.vocabulary));
+      if (has_types) batch.token_types.push_back(random.index(config.token_types));
+      if (has_positions) batch.positions.push_back(random.index(config.positions));
+    }
+  }
+  return batch;
+}
+
+// Sequence `index` of a batch, behind those that `to` has.
+void append(const Batch& from, size_t index, Batch& to) {
+  size_t first = 0;
+  for (size_t i = 0; i < index; ++i) first += from.lengths[i];
+  const uint32_t length = from.lengths[index];
+  const auto append_list = [&](const std::vector<int32_t>& list, std::vector<int32_t>& out) {
+    if (!list.empty()) out.insert(out.end(), list.data() + first, list.data() + first + length);
+  };
+  to.lengths.push_back(length);
+  append_list(from.ids, to.ids);
+  append_list(from.token_types, to.token_types);
+  append_list(from.positions, to.positions);
+}
+
+// FNV-1a, one byte after the other.
+class Hash {
+ public:
+  void add(const Logits& logits) {
+    for (const float logit : logits) {
+      unsigned char bytes[sizeof(float)];
+      std::memcpy(bytes, &logit, sizeof(logit));
+      for (const unsigned char byte : bytes) state_ = (state_ ^ byte) * 0x100000001B3U;
+    }
+  }
+  unsigned long long value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0xCBF29CE484222325U;
+};
+
+class ModelTest {
+ public:
+  void test(uint64_t seed, const bibert_config& config, sample::Numbers numbers);
+  int finish() const;
+
+ private:
+  void test_batch(Random& random, Engine& engine, const Batch& batch, const Logits& wanted);
+  void test_parts(Random& random, Engine& engine, const Batch& batch, const Logits& wanted);
+  void expect_same(const Logits& found, const Logits& wanted, const char* how) {
+    checks_.expect(
+        found.size() == wanted.size() && std::memcmp(found.data(), wanted.data(), wanted.size() * sizeof(float)) == 0,
+        what_ + ", " + how + ": other bits than the reference");
+  }
+
+  harness::Checks checks_;
+  std::string what_;
+  std::map<std::string, Hash> hashes_;
+};
+
+void ModelTest::test(uint64_t seed, const bibert_config& config, sample::Numbers numbers) {
+  Random random(seed);
+  const Bytes data = harness::random_data(random, config, numbers);
+  what_ = "seed " + std::to_string(seed);
+  checks_.expect(bibert_data_size(&config) == data.size(), what_ + ": another size than docs/packed-format.md says");
+  Engine reference(config, data, "reference");
+  for (int i = 0; i < 2; ++i) {
+    const Batch batch = random_batch(random, config);
+    const Logits wanted = reference.run(batch, 1);
+    checks_.expect(numbers == sample::Numbers::kAnyFinite || reference.status() == BIBERT_OK, what_ + ": no answer");
+    for (const std::string& isa : harness::available_isas()) {
+      what_ = isa + ", seed " + std::to_string(seed);
+      Engine engine(config, data, isa);
+      checks_.expect(bibert_model_isa(engine.model()) == isa, what_ + ": another instruction set");
+      const Logits found = engine.run(batch, 1);
+      checks_.expect(engine.status() == reference.status(), what_ + ": another status than the reference");
+      expect_same(found, wanted, "one thread");
+      hashes_[isa].add(found);
+      test_batch(random, engine, batch, wanted);
+    }
+  }
+}
+
+// A batch in all the ways that must not matter.
+void ModelTest::test_batch(Random& random, Engine& engine, const Batch& batch, const Logits& wanted) {
+  const bool has_answer = engine.status() == BIBERT_OK;
+  expect_same(engine.run(batch, random.between(2, 16)), wanted, "several threads");
+  expect_same(engine.run(batch, 0), wanted, "a thread for each CPU");
+  expect_same(engine.run(harness::spelled_out(batch), 1), wanted, "types and positions spelled out");
+  if (has_answer) test_parts(random, engine, batch, wanted);  // a batch has none if one of its sequences has none
+}
+
+void ModelTest::test_parts(Random& random, Engine& engine, const Batch& batch, const Logits& wanted) {
+  const size_t count = batch.lengths.size();
+  const size_t labels = wanted.size() / count;
+  Batch reversed;
+  for (size_t i = count; i > 0; --i) append(batch, i - 1, reversed);
+  const Logits found = engine.run(reversed, 1);
+  for (size_t i = 0; i < count; ++i) {
+    const auto slice = [&](const Logits& from, size_t index) {
+      return Logits(&from[index * labels], &from[index * labels] + labels);
+    };
+    Batch alone;
+    append(batch, i, alone);
+    expect_same(engine.run(alone, random.between(1, 16)), slice(wanted, i), "alone");
+    expect_same(slice(found, count - 1 - i), slice(wanted, i), "in reversed order");
+  }
+}
+
+int ModelTest::finish() const {
+  for (const auto& [isa, hash] : hashes_) std::printf("%s: logits 0x%016llx\n", isa.c_str(), hash.value());
+  return checks_.finish("model_test");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const unsigned long rounds = count > 1 ? std::strtoul(arguments[1], nullptr, 10) : 12;
+  ModelTest test;
+  uint64_t seed = 0;
+  for (const bibert_config& config : kFixed) test.test(++seed, config, sample::Numbers::kSmall);
+  for (unsigned long round = 1; round <= rounds; ++round) {
+    Random random(round);
+    // Numbers of any size mostly leave the range of LayerNorm: all instruction sets must notice.
+    const bool small = round % 4 != 0;
+    test.test(++seed, random_config(random), small ? sample::Numbers::kSmall : sample::Numbers::kAnyFinite);
+  }
+  return test.finish();
+}

@@ -1,0 +1,281 @@
+"""The only bridge between the torch half and the torch-free half: a trained student becomes a packed model.
+
+`pack` takes bits and scales from the very formula the network computes with, and gives nothing back before the engine
+has agreed with the torch graph bit for bit (`verify`). The file itself is `packed.file`; training is far above.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import bibert
+from bibert.data.encoding import Collator, check_length, encode
+from bibert.data.examples import Split
+from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
+from bibert.nn.config import BiBertConfig
+from bibert.nn.functional import binarize_rows
+from bibert.nn.loading import Classifier
+from bibert.nn.model import BiBertForSequenceClassification, ffn_input_quantizer
+from bibert.nn.schemes import ONE_BIT
+from bibert.packed.bits import pack_rows
+from bibert.packed.file import PackedModel
+from bibert.packed.schema import PackedConfig
+from bibert.runtime import reference
+from bibert.runtime.engine import Engine
+
+LINEARS = {  # names of the file, and where the network has them in a block
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
+NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
+# What stands in front of the second FFN layer, and the levels the file has for it. `sign` and `bool` are expressible
+# only without an activation before them: the sign of a computed GELU or ReLU is not the sign of its input.
+FFN_LEVELS = {("gelu_sign", "gelu"): "sign", ("sign", "linear"): "sign", ("bool", "linear"): "bool"}
+
+ROWS_PER_CHUNK = 4096  # of a weight at a time, so that the word embedding needs little memory
+BATCH_SIZE = 32
+GENERATED_LENGTHS = (1, 2, 3, 17, 63, 64, 65, 128, 200, 512)  # a word of bits ends at 64 tokens
+REFERENCE_ROWS = 8  # the numpy reference is slow, and the engine is what runs
+
+Tensors = dict[str, NDArray[Any]]
+Floats = NDArray[np.float32]
+Row = Mapping[str, Any]  # input_ids and token_type_ids of one text, as `EncodedSplit` gives it
+Logits = Callable[..., Floats]
+
+
+def pack(
+    classifier: Classifier, rows: Split | None = None, *, max_length: int = 128, about: Mapping[str, Any] | None = None
+) -> PackedModel:
+    """Pack a trained student of a 1-1-1 scheme with Bi-Attention, and check it against the network.
+
+    Args:
+        classifier: the student with its tokenizer.
+        rows: texts to check on, best from the dev set; rows of random tokens are checked in any case.
+        max_length: tokens of the longest text the packed model takes; longer ones are cut.
+        about: where the model comes from, as plain JSON values; scheme, version and checked rows are added.
+
+    Raises:
+        SchemeError: the file has no way to express the scheme.
+        CheckpointError: a size is beyond the limits of the file, or the tokenizer has no tokenizer.json.
+        NumericError: a weight is not finite, or the packed model does not agree with the network.
+
+    Example:
+        >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)
+    """
+    config = classifier.model.config
+    check_length(max_length, config.max_position_embeddings)
+    labels = tuple(config.id2label[label] for label in range(config.num_labels))
+    shape = config_of(config)
+    try:
+        packed = PackedModel.from_tensors(
+            shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
+        )
+    except ModelFileError as error:
+        raise CheckpointError(f"the model does not fit a packed file: {error}") from error
+    verified = verify(classifier, packed, rows)
+    facts = {"scheme": config.quantization.name, "bibert": bibert.__version__, "verified_rows": verified}
+    return replace(packed, about={**packed.about, **facts})
+
+
+def config_of(config: BiBertConfig) -> PackedConfig:
+    """The shape of the packed model.
+
+    Raises:
+        SchemeError: the file has no way to express the scheme.
+        CheckpointError: a size is beyond the limits of the file.
+    """
+    if reason := _why_not(config):
+        raise SchemeError(f"scheme {config.quantization.name!r} cannot be packed: {reason}; pack a 'bibert' student")
+    try:
+        return PackedConfig(
+            layers=config.num_hidden_layers,
+            hidden=config.hidden_size,
+            heads=config.num_attention_heads,
+            head_size=config.head_size,
+            intermediate=config.intermediate_size,
+            vocabulary=config.vocab_size,
+            positions=config.max_position_embeddings,
+            token_types=config.type_vocab_size,
+            labels=config.num_labels,
+            norm_eps=float(config.layer_norm_eps),
+            ffn_levels=FFN_LEVELS[_ffn(config)],
+        )
+    except ModelFileError as error:
+        raise CheckpointError(f"the model does not fit a packed file: {error}") from error
+
+
+def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
+    """Every tensor of the packed model but the tokenizer.
+
+    Raises:
+        CheckpointError: a parameter is not in float32.
+        NumericError: a parameter is not finite.
+    """
+    path = "bert.embeddings.word_embeddings.weight"
+    words, scale = _binarized(path, model.get_parameter(path))
+    tensors: Tensors = {"embeddings.word.bits": words, "embeddings.word.scale": scale}
+    for name in ("token_type", "position"):
+        path = f"bert.embeddings.{name}_embeddings.weight"
+        tensors[f"embeddings.{name}"] = _floats(path, model.get_parameter(path))
+    tensors |= _parameters(model, "bert.embeddings.LayerNorm", "embeddings.norm")
+    for layer in range(model.config.num_hidden_layers):
+        at = f"bert.encoder.layer.{layer}"
+        for name, path in LINEARS.items():
+            tensors |= _linear(model, f"{at}.{path}", f"layers.{layer}.{name}")
+        for name, path in NORMS.items():
+            tensors |= _parameters(model, f"{at}.{path}", f"layers.{layer}.{name}")
+    return tensors | _linear(model, "bert.pooler.dense", "pooler") | _parameters(model, "classifier", "classifier")
+
+
+def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = None) -> int:
+    """Compare a packed model with the network it came from, bit for bit, and return how many rows were compared.
+
+    The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`.
+
+    Raises:
+        NumericError: the logits of a row differ; the message has the row and both numbers.
+    """
+    groups = {"generated": _generated_rows(packed)}
+    if rows:
+        encoded = encode(rows, classifier.tokenizer, packed.max_length)
+        groups[rows.origin] = [encoded[index] for index in range(len(encoded))]
+    engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
+    with _evaluating(classifier.model) as network:
+        for origin, group in groups.items():
+            expected, few = _all_logits(network, group), group[:REFERENCE_ROWS]
+            _require_same(expected, _all_logits(engine, group), f"{origin}: the engine")
+            _require_same(expected[: len(few)], _all_logits(trusted, few), f"{origin}: the numpy reference")
+    return sum(map(len, groups.values()))
+
+
+def _ffn(config: BiBertConfig) -> tuple[str, str]:
+    return ffn_input_quantizer(config), config.quantization.ffn_activation
+
+
+def _why_not(config: BiBertConfig) -> str | None:
+    """The first reason why the file cannot express a scheme, or None."""
+    scheme = config.quantization
+    quantizers = (scheme.weight, scheme.embedding, scheme.activation)
+    reasons = {
+        f"it has {scheme.bits} bits, the engine computes 1-1-1": scheme.bits != ONE_BIT,
+        "its attention has a softmax, the engine computes Bi-Attention": scheme.normalizer != "none",
+        "every weight is the sum of two, the file holds one": scheme.split,
+        f"it quantizes by {', '.join(quantizers)}, the engine by the sign": set(quantizers) != {"sign"},
+        f"its attention weights are {scheme.attention!r}, the engine's 'bool'": scheme.attention != "bool",
+        f"its second FFN layer takes {' after '.join(_ffn(config))}, the engine the sign": _ffn(config)
+        not in FFN_LEVELS,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
+
+
+def _linear(model: nn.Module, path: str, name: str) -> Tensors:
+    words, scale = _binarized(f"{path}.weight", model.get_parameter(f"{path}.weight"))
+    bias = _floats(f"{path}.bias", model.get_parameter(f"{path}.bias"))
+    return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": bias}
+
+
+def _parameters(model: nn.Module, path: str, name: str) -> Tensors:
+    """Weight and bias as they are."""
+    return {
+        f"{name}.{part}": _floats(f"{path}.{part}", model.get_parameter(f"{path}.{part}"))
+        for part in ("weight", "bias")
+    }
+
+
+@torch.no_grad()
+def _binarized(name: str, weight: Tensor) -> tuple[NDArray[np.uint64], Floats]:
+    """The bits and the scale of each row, as the network computes them on a CPU."""
+    words, scales = [], []
+    for chunk in torch.split(weight.cpu(), ROWS_PER_CHUNK):
+        rows = binarize_rows(chunk)
+        assert rows.scale is not None  # the method's own formula always has one
+        words.append(pack_rows((rows.levels > 0).numpy()))
+        scales.append(_floats(name, rows.scale.squeeze(-1)))
+    return np.concatenate(words), np.concatenate(scales)
+
+
+def _floats(name: str, values: Tensor) -> Floats:
+    if values.dtype != torch.float32:
+        raise CheckpointError(f"{name!r} is {values.dtype}, must be torch.float32; convert it with model.float()")
+    if not values.isfinite().all():
+        raise NumericError(
+            f"{name!r} holds NaN or infinity, or is so large that its mean is; its training has diverged"
+        )
+    array: Floats = values.detach().cpu().numpy()
+    return array
+
+
+def _tokenizer_json(classifier: Classifier) -> bytes:
+    """The contents of tokenizer.json without spaces, and without truncation and padding: the runtime decides those."""
+    backend = getattr(classifier.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise CheckpointError(
+            f"{type(classifier.tokenizer).__name__} has no tokenizer.json, which the packed file needs; "
+            "load the tokenizer with AutoTokenizer"
+        )
+    values = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _generated_rows(packed: PackedModel) -> list[Row]:
+    """Rows of random tokens, of lengths at which something changes, up to the longest the model takes."""
+    random = np.random.default_rng(0)
+    lengths = [length for length in GENERATED_LENGTHS if length < packed.max_length]
+    return [
+        {
+            "input_ids": random.integers(packed.config.vocabulary, size=length),
+            "token_type_ids": random.integers(packed.config.token_types, size=length),
+            "labels": 0,
+        }
+        for length in (*lengths, packed.max_length)
+    ]
+
+
+@contextmanager
+def _evaluating(model: BiBertForSequenceClassification) -> Iterator[Logits]:
+    """The network in eval mode on a CPU: there the row means were taken, and another device sums them otherwise."""
+    was_training = model.training
+    network = (model if model.device.type == "cpu" else copy.deepcopy(model).cpu()).eval()
+
+    def logits(**batch: NDArray[np.int64]) -> Floats:
+        with torch.no_grad():
+            out: Floats = network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
+        return out
+
+    try:
+        yield logits
+    finally:
+        model.train(was_training)
+
+
+def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:
+    """The logits of every row, in order, computed in batches of similar length."""
+    collate, batches = Collator(pad_token_id=0), []
+    order = np.argsort([len(row["input_ids"]) for row in rows], kind="stable")
+    for start in range(0, len(order), BATCH_SIZE):
+        batch = collate([rows[index] for index in order[start : start + BATCH_SIZE]])
+        batches.append(logits(**{name: values.numpy() for name, values in batch.items() if name != "labels"}))
+    return np.concatenate(batches)[np.argsort(order)]
+
+
+def _require_same(expected: Floats, found: Floats, what: str) -> None:
+    differs = expected.view(np.int32) != found.view(np.int32)
+    if differs.any():
+        row, label = (int(number) for number in np.argwhere(differs)[0])
+        raise NumericError(
+            f"{what} gives {found[row, label]!s} for label {label} of row {row}, the network {expected[row, label]!s}; "
+            f"{differs.any(axis=1).sum()} of {len(expected)} rows differ; do not ship this model and report a bug"
+        )

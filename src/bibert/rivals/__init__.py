@@ -1,0 +1,1 @@
+"""What a user would run instead of a packed model, and how the two compare in time, size and memory."""

@@ -1,0 +1,71 @@
+"""Models of a given shape with random weights: a packed one, and the full-precision BERT that rivals start from.
+
+How long a forward pass takes does not depend on the values, so a comparison of speed needs no trained weights. Nothing
+can be said about accuracy with them. torch and transformers are imported when a BERT is asked for.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bibert.errors import BibertError
+from bibert.packed.bits import pack_rows
+from bibert.packed.file import PackedModel
+from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, tensor_specs
+
+SPREAD = 0.02  # BERT's initializer_range: it keeps every LayerNorm's input far inside the range of the contract
+NO_TOKENIZER = b"{}"  # a file must carry one; inputs here are ids already, and a rival's file has none either
+
+
+def random_packed(config: PackedConfig, seed: int = 0) -> PackedModel:
+    """A packed model whose bits are coin flips and whose numbers are as large as a fresh BERT's."""
+    generator = np.random.default_rng(seed)
+    columns = columns_of_bits(config)
+    tensors = {
+        spec.name: _random_tensor(spec, columns.get(spec.name, 0), generator)
+        for spec in tensor_specs(config, len(NO_TOKENIZER))
+        if spec.name != TOKENIZER
+    }
+    labels = [f"label {number}" for number in range(config.labels)]
+    return PackedModel.from_tensors(config, labels, config.positions, tensors, NO_TOKENIZER, {"weights": "random"})
+
+
+def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generator) -> NDArray[Any]:
+    if spec.dtype == "U64":
+        return pack_rows(generator.integers(2, size=(spec.shape[0], columns), dtype=np.uint8))
+    if spec.dtype == "I32":
+        return generator.integers(-1, 2, size=spec.shape, dtype=np.int32)
+    values = SPREAD * generator.standard_normal(spec.shape, dtype=np.float32)
+    if spec.name.endswith("norm.weight"):
+        return 1 + values
+    return np.abs(values) if spec.name.endswith(".scale") else values
+
+
+def random_bert(config: PackedConfig) -> Any:
+    """Hugging Face's `BertForSequenceClassification` of the same shape, fresh and in eval mode.
+
+    Raises:
+        BibertError: a BERT of that library cannot have this shape.
+    """
+    if config.inner != config.hidden:
+        raise BibertError(
+            f"{config.heads} heads of {config.head_size} make {config.inner} channels, a rival's attention needs "
+            f"{config.hidden} like its hidden state; compare a model whose two numbers are equal"
+        )
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    shape = BertConfig(
+        num_hidden_layers=config.layers,
+        hidden_size=config.hidden,
+        num_attention_heads=config.heads,
+        intermediate_size=config.intermediate,
+        vocab_size=config.vocabulary,
+        max_position_embeddings=config.positions,
+        type_vocab_size=config.token_types,
+        num_labels=config.labels,
+        pad_token_id=None,  # nothing here is padding, and a vocabulary may be too short to have BERT's
+    )
+    return BertForSequenceClassification(shape).eval()

@@ -1,0 +1,70 @@
+"""Times of engines that take turns, and what is said about them.
+
+A machine has slow moments, and they hit all engines of a round alike. So engines are compared within a round, and the
+figure is the median of the rounds' ratios, with the quartiles to show how sure it is.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+WARM_UP_ROUNDS = 2  # the first call of an engine takes memory, and some compile for the shape then
+MS = 1e3
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long an engine takes as the one it is compared with: median and quartiles over rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """An engine's time for one call, over rounds, and its ratio to the engine of reference."""
+
+    median_ms: float
+    best_ms: float
+    ratio: Ratio
+
+
+def take_turns(calls: Mapping[str, Callable[[], object]], rounds: Iterable[int]) -> dict[str, list[float]]:
+    """Call every engine once a round, in order, and note the seconds; rounds to warm up come before and do not count.
+
+    Args:
+        calls: by the name of an engine.
+        rounds: one item per round that counts; what it is does not matter.
+    """
+    for _ in range(WARM_UP_ROUNDS):
+        _one_round(calls)
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in rounds:
+        for name, value in _one_round(calls).items():
+            seconds[name].append(value)
+    return seconds
+
+
+def _one_round(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    seconds = {}
+    for name, call in calls.items():
+        start = time.perf_counter()
+        call()
+        seconds[name] = time.perf_counter() - start
+    return seconds
+
+
+def summarize(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[str, Timing]:
+    """The figures of every engine; a ratio above 1 says that `reference` is faster."""
+    paired = np.asarray(seconds[reference])
+    return {name: _timing(np.asarray(values), paired) for name, values in seconds.items()}
+
+
+def _timing(
+    seconds: np.ndarray[tuple[int], np.dtype[np.float64]], paired: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> Timing:
+    low, median, high = np.quantile(seconds / paired, (0.25, 0.5, 0.75)).tolist()
+    return Timing(float(np.median(seconds)) * MS, float(seconds.min()) * MS, Ratio(median, low, high))

@@ -1,0 +1,83 @@
+"""Small valid models with random values, of any shape."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from bibert.packed.bits import pack_rows
+from bibert.packed.file import PackedModel
+from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig, columns_of_bits, tensor_specs
+
+# Every optional part, and no row that fills its last word.
+SMALL = PackedConfig(
+    layers=1,
+    hidden=20,
+    heads=2,
+    head_size=10,
+    intermediate=33,
+    vocabulary=12,
+    positions=8,
+    token_types=2,
+    labels=2,
+    thresholds=("query", "context", "pooler_input"),
+    score_thresholds=True,
+    ffn_levels="bool",
+)
+TOKENIZER = b'{"version":"1.0"}'
+
+
+def random_tensors(config, seed=0):
+    """Every tensor of a model but the tokenizer."""
+    draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(config), {}
+    for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
+        if dtype == "U64":
+            tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
+        elif dtype == "I32":
+            tensors[name] = draw.integers(-config.head_size, config.head_size + 1, shape, dtype=np.int32)
+        elif name.endswith(".scale"):
+            tensors[name] = draw.random(shape, dtype=np.float32)
+        else:
+            tensors[name] = draw.standard_normal(shape, dtype=np.float32)
+    return tensors
+
+
+@pytest.fixture(scope="session")
+def tensors_of():
+    """A function: config, seed → tensors."""
+    return random_tensors
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """A function that makes a model; what it is not given is small and random."""
+
+    def make(config=SMALL, seed=0, tokenizer=TOKENIZER, about=None, **changes):
+        config = dataclasses.replace(config, **changes)
+        labels = [f"label {number}" for number in range(config.labels)]
+        tensors = random_tensors(config, seed)
+        return PackedModel.from_tensors(config, labels, config.positions, tensors, tokenizer, about or {"seed": seed})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def small_configs():
+    """A hypothesis strategy: configs of every kind, with few channels so that files stay small."""
+    return st.builds(
+        PackedConfig,
+        layers=st.integers(1, 3),
+        hidden=st.integers(1, 130),
+        heads=st.integers(1, 4),
+        head_size=st.integers(1, 64),
+        intermediate=st.integers(1, 130),
+        vocabulary=st.integers(1, 70),
+        positions=st.integers(1, 20),
+        token_types=st.integers(1, 3),
+        labels=st.integers(1, 5),
+        norm_eps=st.floats(1e-12, 1.0),
+        thresholds=st.sets(st.sampled_from(SITES)).map(lambda some: tuple(site for site in SITES if site in some)),
+        score_thresholds=st.booleans(),
+        ffn_levels=st.sampled_from(FFN_LEVELS),
+    )

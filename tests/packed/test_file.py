@@ -1,0 +1,266 @@
+"""Packed models: made of tensors, saved whole, loaded equal, never changed by what happens to the file afterwards."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from bibert.errors import BibertError, ModelFileError
+from bibert.packed import file as packed_file
+from bibert.packed.file import DTYPES, PackedModel, load, save
+from bibert.packed.schema import PackedConfig
+
+FULL = Path("/dev/full")  # where every write finds the disk full
+
+
+@pytest.fixture
+def parts(make_model, tensors_of):
+    """What a model is made of, as the arguments of `from_tensors`."""
+    model = make_model()
+    return {
+        "config": model.config,
+        "labels": model.labels,
+        "max_length": model.max_length,
+        "tensors": tensors_of(model.config),
+        "tokenizer": model.tokenizer,
+        "about": {"seed": 0},
+    }
+
+
+def test_a_model_holds_the_tensors_it_was_made_of(parts):
+    model = PackedModel.from_tensors(**parts)
+    assert [spec.name for spec in model.specs] == [*parts["tensors"], "tokenizer"]
+    for spec in model.specs[:-1]:
+        found = model.tensor(spec.name)
+        assert found.dtype == DTYPES[spec.dtype]
+        assert np.array_equal(found, parts["tensors"][spec.name])
+    assert model.tokenizer == parts["tokenizer"] == model.tensor("tokenizer").tobytes()
+    assert (
+        model.weights_bytes == sum(spec.nbytes for spec in model.specs[:-1]) == model.data.size - len(model.tokenizer)
+    )
+
+
+def test_a_model_is_private_and_read_only(parts):
+    model = PackedModel.from_tensors(**parts)
+    before = model.data.tobytes()
+    for tensor in parts["tensors"].values():
+        tensor[...] = 0
+    assert model.data.tobytes() == before
+    for array in (model.data, model.tensor("classifier.bias"), model.tensor("tokenizer")):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    with pytest.raises(KeyError):
+        model.tensor("classifier.bits")
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_model_comes_back_equal_and_is_saved_as_the_same_bytes(data, small_configs, make_model, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    about = data.draw(
+        st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1) | st.text("a"))
+    )
+    model = make_model(data.draw(small_configs), tokenizer=data.draw(st.binary(min_size=1)), about=about)
+    save(model, folder / "first.bibert")
+    back = load(folder / "first.bibert")
+    save(back, folder / "second.bibert")
+    assert (folder / "first.bibert").read_bytes() == (folder / "second.bibert").read_bytes()
+    for field in ("config", "labels", "max_length", "about", "digest"):
+        assert getattr(back, field) == getattr(model, field)
+    assert np.array_equal(back.data, model.data)
+
+
+def test_the_safetensors_library_reads_the_same_tensors(make_model, tmp_path):
+    model = make_model(labels=3, about={"name": "größer"})
+    save(model, tmp_path / "a.bibert")
+    with safe_open(tmp_path / "a.bibert", framework="numpy") as other:
+        assert set(other.keys()) == {spec.name for spec in model.specs}
+        for spec in model.specs:
+            theirs = other.get_tensor(spec.name)
+            assert theirs.dtype == DTYPES[spec.dtype]
+            assert np.array_equal(theirs, model.tensor(spec.name))
+        assert other.metadata()["sha256"] == model.digest
+        assert other.metadata()["about"] == '{"name":"größer"}'
+
+
+def test_labels_and_about_keep_any_language(parts, tmp_path):
+    parts |= {"labels": ['schlecht "\n\\', "très bon 👍"], "about": {"данные": ("a", 1.5, None), "b": {"x": []}}}
+    save(PackedModel.from_tensors(**parts), tmp_path / "a.bibert")
+    back = load(tmp_path / "a.bibert")
+    assert back.labels == ('schlecht "\n\\', "très bon 👍")
+    assert back.about == {"данные": ["a", 1.5, None], "b": {"x": []}}
+
+
+def test_the_digest_depends_on_every_part_and_on_nothing_else(make_model):
+    digests = [make_model(**kind).digest for kind in ({}, {"seed": 1}, {"tokenizer": b"b"}, {"about": {"a": 1}})]
+    assert len(set(digests)) == 4
+    assert make_model().digest == digests[0]
+
+
+def test_fifty_thousand_labels_are_no_problem(make_model, tmp_path):
+    model = make_model(PackedConfig(1, 1, 1, 1, 1, 1, 1, 1, 50_000))
+    save(model, tmp_path / "a.bibert")
+    assert load(tmp_path / "a.bibert").labels == model.labels
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("pooler.bits"), "^tensor 'pooler.bits' is missing$"),
+        (lambda t: t.update(extra=np.zeros(1)), "^tensor 'extra': a model of this config has no such tensor$"),
+        (
+            lambda t: t.update({"classifier.bias": np.zeros(2)}),
+            r"^tensor 'classifier.bias' is float64\[2\], must be float32\[2\]$",
+        ),
+        (
+            lambda t: t.update({"classifier.bias": np.zeros((2, 1), dtype=np.float32)}),
+            r"^tensor 'classifier.bias' is float32\[2, 1\], must be float32\[2\]$",
+        ),
+        (lambda t: t["pooler.bias"].__setitem__(0, np.nan), "'pooler.bias': holds values from nan to nan, must be fin"),
+        (lambda t: t["pooler.scale"].__setitem__(0, -1), "'pooler.scale': holds -1.0, a scale has no minus sign"),
+        (lambda t: t["pooler.bits"].__setitem__((3, 0), 2**20), "'pooler.bits': a bit is set behind the 20 of a row"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(parts, change, message):
+    change(parts["tensors"])
+    with pytest.raises(ModelFileError, match=message):
+        PackedModel.from_tensors(**parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": ["one"]}, "^labels has 1 names, the classifier has 2 outputs"),
+        ({"labels": ["one", "one"]}, "^labels: 'one' is there 2 times"),
+        ({"labels": ["one", ""]}, "^labels: number 1 is '', must be a name"),
+        ({"labels": ["one", 2]}, "^labels: number 1 is 2, must be a name"),
+        ({"labels": ["one", "\ud800"]}, "^labels: cannot be written as JSON"),
+        ({"labels": ["one", "b" * 2**20]}, "^the header has 1[0-9]{6} bytes, at most 1048576 are allowed; shorten"),
+        ({"max_length": 9}, "^max_length is 9, must be 1 to 8, the positions"),
+        ({"max_length": 0}, "^max_length is 0, must be 1 to 8, the positions"),
+        ({"max_length": 8.0}, "^max_length is 8.0, must be a whole number"),
+        ({"max_length": True}, "^max_length is True, must be a whole number"),
+        ({"tokenizer": b""}, "^data is uint8.*, must be more than [0-9]+ bytes: the weights, then a tokenizer"),
+        ({"about": {"a": "b" * 2**16}}, "^about: has 65544 bytes, at most 65536 are allowed; shorten it"),
+        ({"about": {"a": float("nan")}}, "^about: cannot be written as JSON"),
+        ({"about": {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}}, "^about: is nested 17 deep or more, at most 16"),
+    ],
+)
+def test_descriptions_that_no_file_holds_are_refused(parts, change, message):
+    with pytest.raises(ModelFileError, match=message):
+        PackedModel.from_tensors(**parts | change)
+
+
+def test_a_model_that_no_reader_accepts_is_refused_before_its_memory_is_taken():
+    config = PackedConfig(1, 4096, 64, 64, 1, 2**20, 8192, 64, 65536)
+    with pytest.raises(ModelFileError, match=r"has [0-9]{10} bytes, a packed model has at most 1000000000"):
+        PackedModel.from_tensors(config, list(map(str, range(65536))), 1, {}, b"a", {})
+
+
+def test_saving_into_nowhere_says_so(make_model, tmp_path):
+    with pytest.raises(BibertError, match=r"the folder .* does not exist; make it first"):
+        save(make_model(), tmp_path / "none" / "a.bibert")
+    with pytest.raises(BibertError, match="is not a regular file"):
+        save(make_model(), tmp_path)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(make_model, tmp_path, monkeypatch):
+    path, old = tmp_path / "a.bibert", make_model(seed=1)
+    save(old, path)
+    monkeypatch.setattr(packed_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(ModelFileError, match=rf"^{path}: needs \d+ bytes, {tmp_path} has 100 free; make room"):
+        save(make_model(), path)
+    assert load(path).digest == old.digest
+    assert [file.name for file in tmp_path.iterdir()] == ["a.bibert"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+def test_a_disk_that_fills_up_while_writing_keeps_the_old_file(make_model, tmp_path, monkeypatch):
+    path, old = tmp_path / "a.bibert", make_model(seed=1)
+    save(old, path)
+    monkeypatch.setattr("bibert.files._open_new", lambda temporary, mode: temporary.touch() or FULL.open(mode))
+    with pytest.raises(ModelFileError, match=rf"^{path}: cannot be written: No space left on device; choose another"):
+        save(make_model(), path)
+    assert load(path).digest == old.digest
+    assert [file.name for file in tmp_path.iterdir()] == ["a.bibert"]
+
+
+@pytest.mark.parametrize("cut", [0, 100])
+def test_a_loaded_model_does_not_change_when_its_file_does(make_model, tmp_path, cut):
+    path = tmp_path / "a.bibert"
+    save(make_model(), path)
+    model = load(path)
+    digest = model.digest
+    os.truncate(path, cut)
+    path.write_bytes(b"\xff" * 10_000)
+    path.unlink()
+    assert PackedModel(model.config, model.labels, model.max_length, model.about, model.data).digest == digest
+
+
+def test_loading_takes_little_more_memory_than_the_file(make_model, tmp_path):
+    size = 100_000_000
+    save(make_model(tokenizer=bytes(size)), tmp_path / "a.bibert")
+    code = f"""
+import resource
+from bibert.packed.file import load
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+load({str(tmp_path / "a.bibert")!r})
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    grown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(grown) < size + 5_000_000
+
+
+def test_loading_needs_nothing_but_numpy_and_the_standard_library():
+    code = "import sys, bibert.packed.file; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"numpy", "bibert"} <= set(loaded)
+    assert {"torch", "transformers", "safetensors", "tokenizers"}.isdisjoint(loaded)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ModelFileError, match=rf"^{tmp_path}: is a folder, a packed model is one file; bibert pack"):
+        load(tmp_path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ModelFileError, match=r"no\.bibert: there is no such file; check the spelling$"):
+        load(tmp_path / "no.bibert")
+
+
+def test_a_name_that_no_file_can_have_is_refused():
+    with pytest.raises(ModelFileError, match="is not a name of a file"):
+        load("a\0b")
+    with pytest.raises(ModelFileError, match="cannot be read: File name too long"):
+        load("a" * 5000)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.timeout(10)
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelFileError, match="pipe: is not a regular file; copy it to one first"):
+        load(tmp_path / "pipe")
+
+
+def test_a_file_above_a_gigabyte_is_refused_unread(tmp_path):
+    path = tmp_path / "large.bibert"
+    path.touch()
+    os.truncate(path, 10**9 + 1)  # a hole, which takes no room
+    with pytest.raises(ModelFileError, match="has 1000000001 bytes, a packed model has at most 1000000000"):
+        load(path)
+
+
+def test_a_pickle_is_not_run(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(f"cos\nsystem\n(S'touch {tmp_path}/run'\ntR.".encode())
+    with pytest.raises(ModelFileError, match="is not a file made by bibert pack"):
+        load(path)
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,194 @@
+"""docs/packed-format.md is true and enough: its tables are the code's, and what is written from it alone agrees.
+
+The reader and the forward pass below use nothing of the package; they are what somebody else would write.
+"""
+
+import hashlib
+import json
+import math
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bibert.packed import file as packed_file
+from bibert.packed import header, strict_json
+from bibert.packed.file import save
+from bibert.packed.schema import LIMITS, SITES, PackedConfig, tensor_specs
+from bibert.runtime import reference
+
+TEXT = (Path(__file__).parents[2] / "docs" / "packed-format.md").read_text(encoding="utf-8")
+f32 = np.float32
+TYPES = {"U64": "<u8", "F32": "<f4", "I32": "<i4", "U8": "u1"}
+
+
+def read(path):
+    """Sections 1, 2 and 4: the config, the labels and the tensors of a file."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    entries, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    metadata = entries.pop("__metadata__")
+    unsigned = content.replace(metadata["sha256"].encode(), b"0" * 64, 1)
+    assert hashlib.sha256(unsigned).hexdigest() == metadata["sha256"]
+    tensors = {}
+    for name, entry in entries.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(entry["shape"])
+    return json.loads(metadata["config"]), json.loads(metadata["labels"]), tensors
+
+
+class Pass:
+    """Section 5, one text, with ±1 and 0/1 as plain integers."""
+
+    def __init__(self, config, tensors):
+        self.config, self.tensors = config, tensors
+
+    def signs(self, name, row, channels):
+        words = self.tensors[f"{name}.bits"][row].tolist()
+        return np.array([1 if words[c // 64] >> (c % 64) & 1 else -1 for c in range(channels)])
+
+    def bits(self, site, values):
+        has_one = site.split(".")[-1] in self.config["thresholds"]
+        return (values >= (self.tensors[f"{site}.threshold"] if has_one else 0)).astype(int)
+
+    def linear(self, name, inputs):
+        scale, bias = self.tensors[f"{name}.scale"], self.tensors[f"{name}.bias"]
+        weight = np.array([self.signs(name, row, inputs.shape[-1]) for row in range(len(scale))])
+        dot = inputs @ weight.T
+        return f32(f32(scale * f32(dot)) + bias)
+
+    def norm(self, name, values):
+        weight, bias = self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
+        rows = [self.norm_row(row.tolist(), weight.tolist(), bias.tolist()) for row in values]
+        return np.array(rows, dtype=f32)
+
+    def norm_row(self, row, weight, bias):
+        grid, n = [round(value * 65536) for value in row], len(row)
+        mean = sum(grid) / n
+        variance = max(sum(q * q for q in grid) / n - mean * mean, 0)
+        centre, inverse = mean / 65536, 1 / math.sqrt(variance / 2**32 + self.config["norm_eps"])
+        return [((v - centre) * inverse) * w + b for v, w, b in zip(row, weight, bias, strict=True)]
+
+    def context(self, at, query, key, value):
+        size, heads = self.config["head_size"], self.config["heads"]
+        least = self.tensors[f"{at}.score_threshold"] if self.config["score_thresholds"] else [0] * heads
+        out = np.zeros(query.shape, dtype=int)
+        for head in range(heads):
+            own = slice(head * size, (head + 1) * size)
+            scores = (2 * query[:, own] - 1) @ (2 * key[:, own] - 1).T
+            out[:, own] = (scores >= least[head]) @ (2 * value[:, own] - 1)
+        return out
+
+    def layer(self, at, hidden):
+        x = 2 * self.bits(f"{at}.attention_input", hidden) - 1
+        heads = [self.bits(f"{at}.{name}", self.linear(f"{at}.{name}", x)) for name in ("query", "key", "value")]
+        z = 2 * self.bits(f"{at}.context", self.context(at, *heads)) - 1
+        hidden = self.norm(f"{at}.attention_norm", self.linear(f"{at}.attention_output", z) + hidden)
+        x = 2 * self.bits(f"{at}.ffn_input", hidden) - 1
+        u = self.bits(f"{at}.ffn_hidden", self.linear(f"{at}.intermediate", x))
+        levels = u if self.config["ffn_levels"] == "bool" else 2 * u - 1
+        return self.norm(f"{at}.output_norm", self.linear(f"{at}.output", levels) + hidden)
+
+    def logits(self, ids, types):
+        words = [
+            f32(self.tensors["embeddings.word.scale"][i] * self.signs("embeddings.word", i, self.config["hidden"]))
+            for i in ids
+        ]
+        total = f32(np.array(words) + self.tensors["embeddings.token_type"][types])
+        hidden = self.norm("embeddings.norm", f32(total + self.tensors["embeddings.position"][: len(ids)]))
+        for number in range(self.config["layers"]):
+            hidden = self.layer(f"layers.{number}", hidden)
+        x = 2 * self.bits("pooler_input", hidden[:1]) - 1
+        pooled = [f32(math.tanh(value)) for value in self.linear("pooler", x)[0].tolist()]
+        weight, bias = self.tensors["classifier.weight"].tolist(), self.tensors["classifier.bias"].tolist()
+        return [f32(ordered_sum(row, pooled) + b) for row, b in zip(weight, bias, strict=True)]
+
+
+def ordered_sum(row, pooled):
+    total = 0.0
+    for w, p in zip(row, pooled, strict=True):
+        total += w * float(p)
+    return total
+
+
+def rows_of(section):
+    """The cells of the tables of a section, without backticks."""
+    body = TEXT.split(f"\n## {section}. ")[1].split("\n## ")[0]
+    lines = [line for line in body.splitlines() if line.startswith("| `")]
+    return [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def listed_tensors(config, tokenizer_bytes):
+    """The table of section 4 worked out for a config."""
+    known = config.to_dict() | {"inner": config.heads * config.head_size, "words": lambda n: -(-n // 64)}
+    found, pending = [], []
+    for name, dtype, shape, condition in [*rows_of(4), ["", "", "", ""]]:
+        if not name.startswith("layers.L.") and pending:  # a run of rows with L ends here
+            found += [
+                (row.replace(".L.", f".{layer}."), *rest) for layer in range(config.layers) for row, *rest in pending
+            ]
+            pending = []
+        if condition and not eval(re.sub(r"^(\w+) in", r"'\1' in", condition), {}, known):
+            continue
+        if name:
+            sizes = (tokenizer_bytes,) if name == "tokenizer" else eval(f"({shape},)", {}, known)
+            (pending if ".L." in name else found).append((name, dtype, sizes))
+    return found
+
+
+@pytest.fixture(scope="module")
+def saved(make_model, tmp_path_factory):
+    model = make_model(layers=2, thresholds=SITES)
+    save(model, tmp_path_factory.mktemp("document") / "a.bibert")
+    return model, tmp_path_factory.getbasetemp() / "document0" / "a.bibert"
+
+
+def test_a_reader_written_from_the_document_gets_the_same_tensors(saved):
+    model, path = saved
+    config, labels, tensors = read(path)
+    assert PackedConfig.from_dict(config) == model.config
+    assert tuple(labels) == model.labels
+    assert list(tensors) == [spec.name for spec in model.specs]
+    for name, tensor in tensors.items():
+        assert tensor.dtype == model.tensor(name).dtype
+        assert np.array_equal(tensor, model.tensor(name))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_the_table_of_tensors_is_the_schema(data, small_configs):
+    config = data.draw(small_configs)
+    assert listed_tensors(config, 9) == [spec[:3] for spec in tensor_specs(config, 9)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_forward_pass_written_from_the_document_gives_the_same_bits(
+    data, small_configs, make_model, tmp_path_factory
+):
+    config = data.draw(small_configs)
+    model, path = make_model(config, seed=data.draw(st.integers(0, 99))), tmp_path_factory.getbasetemp() / "pass.bibert"
+    save(model, path)
+    length = data.draw(st.integers(1, config.positions))
+    ids = data.draw(st.lists(st.integers(0, config.vocabulary - 1), min_size=length, max_size=length))
+    types = data.draw(st.lists(st.integers(0, config.token_types - 1), min_size=length, max_size=length))
+    config, _, tensors = read(path)
+    mine = np.array(Pass(config, tensors).logits(ids, types))
+    assert np.array_equal(mine, reference.logits(model, [ids], None, [types])[0])
+
+
+def test_the_fields_and_limits_of_the_document_are_those_of_the_code():
+    ranges = {field: allowed for field, _, allowed in rows_of(3)}
+    assert list(ranges) == list(PackedConfig(*[1] * 9).to_dict())
+    assert {field: ranges[field] for field in LIMITS} == {field: f"1 to {most}" for field, most in LIMITS.items()}
+    assert ranges["thresholds"] == ", ".join(SITES)
+    assert [key for key, _ in rows_of(2)] == list(header._FIELDS)
+    assert f"more than {strict_json.MOST_NESTING} deep" in TEXT
+    assert f"a number of more than {strict_json.MOST_DIGITS} digits" in TEXT
+    assert f"at most {header.MOST_FIELD_BYTES:,} bytes" in TEXT
+    assert header.MOST_HEADER_BYTES == 2**20
+    assert packed_file.MOST_FILE_BYTES == 10**9

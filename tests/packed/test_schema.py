@@ -1,0 +1,137 @@
+"""The schema: ranges of the config, and the names, types, shapes and places that follow from it."""
+
+import dataclasses
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bibert.errors import ModelFileError
+from bibert.packed.bits import words_for
+from bibert.packed.schema import ITEM_BYTES, LIMITS, SITES, PackedConfig, columns_of_bits, linears, tensor_specs
+
+C_HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert" / "bibert.h"
+MINILM = PackedConfig(
+    layers=6,
+    hidden=384,
+    heads=12,
+    head_size=32,
+    intermediate=1536,
+    vocabulary=30522,
+    positions=512,
+    token_types=2,
+    labels=2,
+)
+BERT_BASE = dataclasses.replace(MINILM, layers=12, hidden=768, head_size=64, intermediate=3072)
+
+
+def data_bytes(config, tokenizer_bytes):
+    last = tensor_specs(config, tokenizer_bytes)[-1]
+    return last.offset + last.nbytes
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_tensors_follow_each_other_without_a_gap_and_in_the_order_of_their_alignment(data, small_configs):
+    specs = tensor_specs(data.draw(small_configs), 7)
+    assert specs[0].offset == 0
+    assert all(before.offset + before.nbytes == after.offset for before, after in pairwise(specs))
+    sizes = [ITEM_BYTES[spec.dtype] for spec in specs]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(spec.offset % ITEM_BYTES[spec.dtype] == 0 for spec in specs)
+    assert len({spec.name for spec in specs}) == len(specs)
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_the_columns_of_bits_are_those_of_the_tensors_of_words(data, small_configs):
+    config = data.draw(small_configs)
+    words = {spec.name: spec.shape[1] for spec in tensor_specs(config, 1) if spec.dtype == "U64"}
+    assert {name: words_for(count) for name, count in columns_of_bits(config).items()} == words
+    for layer in range(config.layers):
+        for name, (outputs, inputs) in linears(config, layer).items():
+            assert (f"{name}.bits", "U64", (outputs, words_for(inputs))) in [
+                spec[:3] for spec in tensor_specs(config, 1)
+            ]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_threshold_adds_one_tensor_per_place_and_nothing_else(site):
+    plain = {spec.name: spec[1:3] for spec in tensor_specs(MINILM, 1)}
+    more = {spec.name: spec[1:3] for spec in tensor_specs(dataclasses.replace(MINILM, thresholds=(site,)), 1)}
+    added = {name for name in more if name not in plain}
+    at = ["pooler_input"] if site == "pooler_input" else [f"layers.{layer}.{site}" for layer in range(6)]
+    assert added == {f"{place}.threshold" for place in at}
+    assert {name: more[name] for name in plain} == plain
+
+
+def test_score_thresholds_are_one_integer_per_head():
+    with_scores = dataclasses.replace(MINILM, score_thresholds=True)
+    assert tensor_specs(with_scores, 1) != tensor_specs(MINILM, 1)
+    found = [spec[:3] for spec in tensor_specs(with_scores, 1) if spec.name.endswith("score_threshold")]
+    assert found == [(f"layers.{layer}.score_threshold", "I32", (12,)) for layer in range(6)]
+
+
+def test_real_architectures_have_the_promised_sizes():
+    tokenizer, header = 470_000, 40_000  # generous: a BERT tokenizer, the header of twelve layers
+    assert data_bytes(MINILM, tokenizer) + header <= 4_500_000
+    assert data_bytes(BERT_BASE, tokenizer) + header <= 16_900_000
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_a_config_survives_the_way_through_plain_values(data, small_configs):
+    config = data.draw(small_configs)
+    assert PackedConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_every_size_is_accepted_at_its_limits_and_refused_beyond(name):
+    fitting = dataclasses.replace(MINILM, heads=1, head_size=1)
+    for value in (1, LIMITS[name]):
+        assert getattr(dataclasses.replace(fitting, **{name: value}), name) == value
+    for value in (0, -1, LIMITS[name] + 1, 2**60, 1.0, True, None, "1"):
+        with pytest.raises(ModelFileError, match=f"config: {name} is .*, must be a whole number from 1 to "):
+            dataclasses.replace(fitting, **{name: value})
+
+
+def test_the_native_library_has_the_same_limits():
+    declared = re.findall(r"uint32_t (\w+); +/\* 1 to (\d+)", C_HEADER.read_text(encoding="utf-8"))
+    assert {name: int(most) for name, most in declared} == dict(LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 100, "head_size": 64}, "100 heads of 64 make 6400 channels, at most 4096 fit"),
+        ({"norm_eps": 0.0}, "norm_eps is 0.0, must be a number above 0"),
+        ({"norm_eps": 1.5}, "norm_eps is 1.5, must be a number above 0 and at most 1"),
+        ({"norm_eps": float("nan")}, "norm_eps is nan"),
+        ({"norm_eps": 1}, "norm_eps is 1, must be a number"),
+        ({"thresholds": ("value", "query")}, r"thresholds is \['value', 'query'\], must list some of .* in this order"),
+        ({"thresholds": ("query", "query")}, "each once"),
+        ({"thresholds": ("queries",)}, "must list some of"),
+        ({"score_thresholds": 1}, "score_thresholds is 1, must be true or false"),
+        ({"ffn_levels": "ternary"}, r"ffn_levels is 'ternary', must be one of \['sign', 'bool'\]"),
+    ],
+)
+def test_options_that_make_no_model_are_refused(change, message):
+    with pytest.raises(ModelFileError, match=message):
+        dataclasses.replace(MINILM, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda values: values | {"layer": 6}, "there is no field 'layer'; did you mean 'layers'"),
+        (lambda values: {k: v for k, v in values.items() if k != "heads"}, "the field 'heads' is missing"),
+        (lambda values: values | {"thresholds": "query"}, "thresholds is 'query', must be a list of names"),
+        (lambda values: values | {"thresholds": [["query"]]}, "must be a list of names"),
+    ],
+)
+def test_plain_values_that_are_no_config_are_refused(change, message):
+    with pytest.raises(ModelFileError, match=message):
+        PackedConfig.from_dict(change(MINILM.to_dict()))

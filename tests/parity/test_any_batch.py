@@ -1,0 +1,84 @@
+"""The same tokens give the same bits: alone, in any batch, behind any padding, on any number of threads."""
+
+import numpy as np
+import pytest
+
+from bibert.runtime import reference
+from bibert.runtime.engine import Engine, available_isas
+
+LENGTHS = (3, 64, 1, 65, 17, 128, 2, 40, 63, 9)
+SHAPE = {"hidden_size": 100, "num_attention_heads": 4, "intermediate_size": 130}
+
+
+@pytest.fixture(scope="module")
+def pair(new_pair):
+    return new_pair(21, **SHAPE)
+
+
+@pytest.fixture(scope="module")
+def batch(pair, new_batch):
+    return new_batch(pair, LENGTHS, holes=True)
+
+
+@pytest.fixture(scope="module")
+def expected(pair, batch):
+    return pair.expected(batch)
+
+
+def test_a_row_alone_gives_the_bits_it_gives_in_a_batch(batch, pair, expected, runtimes, assert_same_bits):
+    for logits in runtimes(pair.packed).values():
+        for row, length in enumerate(LENGTHS):
+            alone = {name: array[row : row + 1, :length] for name, array in batch.items()}
+            assert_same_bits(logits(**alone), expected[row : row + 1])
+
+
+def test_the_torch_graph_gives_a_row_alone_the_bits_it_gives_in_a_batch(batch, pair, expected, assert_same_bits):
+    for row, length in enumerate(LENGTHS):
+        alone = {name: array[row : row + 1, :length] for name, array in batch.items()}
+        assert_same_bits(pair.expected(alone), expected[row : row + 1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_batch_gives_each_row_its_own_bits(seed, batch, pair, expected, runtimes, assert_same_bits):
+    random = np.random.default_rng(seed)
+    rows = random.integers(len(LENGTHS), size=random.integers(1, 40))
+    chosen = {name: array[rows] for name, array in batch.items()}
+    for logits in runtimes(pair.packed).values():
+        assert_same_bits(logits(**chosen), expected[rows])
+
+
+@pytest.mark.parametrize("surplus", [1, 5, 64, 384])
+def test_padding_changes_nothing_whatever_it_holds(surplus, batch, pair, expected, runtimes, assert_same_bits):
+    junk = {"input_ids": 10**6, "token_type_ids": -7, "attention_mask": 0}
+    padded = {name: np.pad(array, ((0, 0), (0, surplus)), constant_values=junk[name]) for name, array in batch.items()}
+    for logits in runtimes(pair.packed).values():
+        assert_same_bits(logits(**padded), expected)
+
+
+@pytest.mark.parametrize("threads", range(1, 17))
+def test_any_number_of_threads_gives_the_same_bits(threads, batch, pair, expected, assert_same_bits):
+    for isa in available_isas():
+        engine = Engine.from_packed(pair.packed, threads=threads, isa=isa)
+        assert_same_bits(engine.logits(**batch), expected)
+        one = {name: array[5:6] for name, array in batch.items()}  # a single long row: the threads share it
+        assert_same_bits(engine.logits(**one), expected[5:6])
+
+
+def test_an_engine_on_its_own_choice_of_threads_and_isa_gives_the_same_bits(batch, pair, expected, assert_same_bits):
+    assert_same_bits(Engine.from_packed(pair.packed).logits(**batch), expected)
+
+
+def test_every_layer_of_the_numpy_reference_has_the_bits_of_the_torch_trace(batch, pair):
+    import torch
+
+    with torch.no_grad():
+        theirs = pair.network(**{name: torch.from_numpy(array) for name, array in batch.items()}, trace=True).trace
+    ours = reference.trace(pair.packed, **batch)
+    real = batch["attention_mask"] == 1
+    np.testing.assert_array_equal(ours.embedding[real], theirs.hidden_states[0].numpy()[real])
+    for layer, (mine, other) in enumerate(zip(ours.layers, theirs.layers, strict=True)):
+        for name in ("query", "key", "value"):
+            values = getattr(other, name).transpose(1, 2).flatten(2).numpy()
+            np.testing.assert_array_equal(getattr(mine, name)[real], (values >= 0)[real])
+        np.testing.assert_array_equal(mine.context[real], (other.context.numpy() >= 0)[real])
+        np.testing.assert_array_equal(mine.hidden[real], theirs.hidden_states[layer + 1].numpy()[real])
