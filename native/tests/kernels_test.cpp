@@ -24,7 +24,6 @@
 namespace {
 
 using bibert::Affine;
-using bibert::Attention;
 using bibert::kAlignment;
 using bibert::Kernels;
 using bibert::kMaxRows;
@@ -235,50 +234,6 @@ void test_linear(Context& context, Random& random, const Shape& shape) {
   test_linear_floats(context, random, shape, packed, reference);
 }
 
-struct Head {
-  size_t queries, keys, size;
-};
-
-// Keys at any distance from the queries, not only around half of the bits; behind the last key lies garbage.
-void fill_queries_and_keys(Random& random, const Head& head, Guarded<uint64_t>& queries, Guarded<uint64_t>& keys) {
-  const uint64_t mask = ~uint64_t{0} >> (kWordBits - head.size);
-  for (size_t q = 0; q < head.queries; ++q) queries[q] = random.word() & mask;
-  for (size_t k = 0; k < keys.size(); ++k) {
-    uint64_t flips = random.word();
-    for (size_t halvings = random.up_to(4); halvings > 0; --halvings) flips &= random.word();
-    keys[k] = (queries[random.up_to(head.queries - 1)] ^ flips) & (k < head.keys ? mask : ~uint64_t{0});
-  }
-}
-
-void test_attend(Context& context, Random& random, const Head& head) {
-  context.function = "attend";
-  std::snprintf(context.shape, sizeof context.shape, "queries %zu, keys %zu, head size %zu", head.queries, head.keys,
-                head.size);
-  Guarded<uint64_t> queries(head.queries, 0, random.up_to(7)), keys(padded(head.keys), 0, random.up_to(7));
-  fill_queries_and_keys(random, head, queries, keys);
-  Guarded<uint64_t> values(padded(head.keys), 0, random.up_to(7));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t behind = i / kWordBits == head.keys / kWordBits ? kWordBits - head.keys % kWordBits : 0;
-    if (i % kWordBits < head.size) values[i] = random.word() & ~uint64_t{0} >> behind;
-  }
-  Guarded<int32_t> minimum(kWordBits);
-  const auto most = static_cast<int32_t>(head.keys), size = static_cast<int32_t>(head.size);
-  for (size_t d = 0; d < kWordBits; ++d) {
-    const auto extreme = random.one_of<int32_t>({kLeast, kMost, -most - 1, -most, most, most + 1});
-    const auto usual = random.one_of<int32_t>({0, 0, 1, -1, 2, -2, 7, -7});
-    minimum[d] = d >= head.size ? kMost : random.chance(6) ? extreme : usual;
-  }
-  for (const int32_t most_mismatches : {size / 2, size / 2 - 1, -1, 0, size, kLeast, kMost}) {
-    Guarded<uint64_t> found(head.queries, 0xCC, random.up_to(7)), wanted(head.queries, 0xEE);
-    Attention attention{queries.data(), keys.data(),     values.data(),  head.queries,
-                        head.keys,      most_mismatches, minimum.data(), found.data()};
-    context.kernels->attend(attention);
-    attention.context = wanted.data();
-    kReference.attend(attention);
-    expect_same(context, found, wanted);
-  }
-}
-
 // One kind of row each; all are inside the range.
 float random_state(Random& random, size_t kind, float constant) {
   const float near_limit = std::nextafter(bibert::kLayerNormLimit, 0.0F);
@@ -356,8 +311,6 @@ void test_fixed_shapes(Context& context, Random& random) {
     for (const size_t rows : Sizes{1, 2, 3, 4, 5, 7, 64}) test_linear(context, random, {rows, outputs, outputs});
   for (const size_t inputs : Sizes{1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1200, 1536, 3071, 3072, 16384})
     test_linear(context, random, {random.between(1, 9), 65, inputs});
-  for (const size_t size : Sizes{1, 26, 32, 33, 63, 64})
-    for (const size_t keys : Sizes{1, 63, 64, 65, 128, 512}) test_attend(context, random, {5, keys, size});
   for (const size_t channels : Sizes{1, 2, 63, 64, 65, 312, 384, 768, 4096})
     test_layer_norm(context, random, 6, channels);
 }
@@ -366,8 +319,6 @@ void test_random_shapes(Context& context, Random& random) {
   test_linear(context, random, {random.between(1, kMaxRows), random.between(1, 130), random.between(1, 800)});
   test_linear(context, random, {random.between(1, 8), random.between(1, 800), random.between(1, 300)});
   test_linear(context, random, {random.between(1, 5), random.between(1, 70), random.between(1, 3072)});
-  test_attend(context, random, {random.between(1, 20), random.between(1, 512), random.between(1, 64)});
-  test_attend(context, random, {random.between(1, 80), random.between(1, 130), random.between(1, 64)});
   test_layer_norm(context, random, random.between(1, 9), random.between(1, 800));
 }
 

@@ -30,7 +30,8 @@ from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
 from bibert.runtime import reference
-from bibert.runtime.engine import Engine
+from bibert.runtime.engine import Encoded, Engine
+from bibert.runtime.text import TextEncoder
 
 LINEARS = {  # names of the file, and where the network has them in a block
     "query": "attention.self.query",
@@ -83,6 +84,7 @@ def pack(
         packed = PackedModel.from_tensors(
             shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
         )
+        _text_encoder(packed)  # refuses a tokenizer that does not fit the model
     except ModelFileError as error:
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
     verified = verify(classifier, packed, rows)
@@ -143,15 +145,18 @@ def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
 def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = None) -> int:
     """Compare a packed model with the network it came from, bit for bit, and return how many rows were compared.
 
-    The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`.
+    The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`. The
+    texts of `rows` must also become the same tokens with the tokenizer of the packed model as with the network's.
 
     Raises:
+        CheckpointError: the tokens of a row differ.
         NumericError: the logits of a row differ; the message has the row and both numbers.
     """
     groups = {"generated": _generated_rows(packed)}
     if rows:
         encoded = encode(rows, classifier.tokenizer, packed.max_length)
         groups[rows.origin] = [encoded[index] for index in range(len(encoded))]
+        _require_same_tokens(groups[rows.origin], _text_encoder(packed).encode(_texts(rows)), rows.origin)
     engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
     with _evaluating(classifier.model) as network:
         for origin, group in groups.items():
@@ -269,6 +274,24 @@ def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:
         batch = collate([rows[index] for index in order[start : start + BATCH_SIZE]])
         batches.append(logits(**{name: values.numpy() for name, values in batch.items() if name != "labels"}))
     return np.concatenate(batches)[np.argsort(order)]
+
+
+def _text_encoder(packed: PackedModel) -> TextEncoder:
+    return TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
+
+
+def _texts(rows: Split) -> list[str | tuple[str, str]]:
+    return list(rows.texts) if rows.pairs is None else list(zip(rows.texts, rows.pairs, strict=True))
+
+
+def _require_same_tokens(expected: Sequence[Row], found: Sequence[Encoded], origin: str) -> None:
+    for number, (row, encoded) in enumerate(zip(expected, found, strict=True)):
+        types = np.zeros_like(encoded.ids) if encoded.token_types is None else encoded.token_types
+        if not (np.array_equal(row["input_ids"], encoded.ids) and np.array_equal(row["token_type_ids"], types)):
+            raise CheckpointError(
+                f"{origin}: row {number} has {len(row['input_ids'])} tokens with the tokenizer of the network, "
+                f"{len(encoded.ids)} with its tokenizer.json alone, and they differ; use a plain BERT tokenizer"
+            )
 
 
 def _require_same(expected: Floats, found: Floats, what: str) -> None:

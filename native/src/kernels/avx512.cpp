@@ -246,56 +246,6 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   multiply(product, FloatRows{affine, doubled, values, padded(product.outputs)});
 }
 
-// kOctets registers of 8 channels; the channels behind them have a minimum that no context reaches.
-template <size_t kOctets>
-void attend_octets(const Attention& attention) {
-  const __m512i most = _mm512_set1_epi64(attention.most_mismatches);
-  __m512i minimum[kOctets];
-  for (size_t i = 0; i < kOctets; ++i)
-    minimum[i] = _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(attention.minimum + 8 * i)));
-  for (size_t query = 0; query < attention.query_count; ++query) {
-    const __m512i bits = _mm512_set1_epi64(static_cast<long long>(attention.queries[query]));
-    __m512i attended_ones[kOctets] = {};
-    int64_t attended = 0;
-    for (size_t first = 0; first < attention.key_count; first += kWordBits) {
-      uint64_t keys = 0;
-#pragma GCC unroll 8
-      for (size_t i = 0; i < 8; ++i) {
-        const __m512i different = _mm512_xor_si512(bits, _mm512_loadu_si512(attention.keys + first + 8 * i));
-        keys |= uint64_t{_mm512_cmple_epi64_mask(_mm512_popcnt_epi64(different), most)} << (8 * i);
-      }
-      const size_t left = attention.key_count - first;
-      if (left < kWordBits) keys &= (uint64_t{1} << left) - 1;
-      attended += __builtin_popcountll(keys);
-      const __m512i keys_of_all = _mm512_set1_epi64(static_cast<long long>(keys));
-#pragma GCC unroll 8
-      for (size_t i = 0; i < kOctets; ++i) {
-        const __m512i values = _mm512_loadu_si512(attention.values + first + 8 * i);
-        const __m512i ones = _mm512_popcnt_epi64(_mm512_and_si512(keys_of_all, values));
-        attended_ones[i] = _mm512_add_epi64(attended_ones[i], ones);
-      }
-    }
-    uint64_t context = 0;
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kOctets; ++i) {
-      const __m512i twice = _mm512_add_epi64(attended_ones[i], attended_ones[i]);
-      const __m512i needed = _mm512_add_epi64(minimum[i], _mm512_set1_epi64(attended));
-      context |= uint64_t{_mm512_cmpge_epi64_mask(twice, needed)} << (8 * i);
-    }
-    attention.context[query] = context;
-  }
-}
-
-// A context is at most key_count. A minimum above it, as behind the last channel of a head, makes the bit 0: a head of
-// up to 32 channels takes half the work.
-void attend(const Attention& attention) {
-  bool upper_half = false;
-  for (size_t d = kWordBits / 2; d < kWordBits; ++d)
-    upper_half |= attention.minimum[d] <= static_cast<int64_t>(attention.key_count);
-  if (upper_half) return attend_octets<8>(attention);
-  attend_octets<4>(attention);
-}
-
 int64_t sum_of_lanes(__m256i lanes) {
   const __m128i pair = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
   return _mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1);
@@ -379,7 +329,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kAvx512 = {"avx512",    panel_bytes,   pack_panels, tile_bytes, pack_tiles,
-                         linear_bits, linear_floats, attend,      layer_norm};
+const Kernels kAvx512 = {"avx512",   panel_bytes, pack_panels,   tile_bytes,
+                         pack_tiles, linear_bits, linear_floats, layer_norm};
 
 }  // namespace bibert

@@ -102,7 +102,7 @@ def predict(
     model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or a name on the Hub.")],
     files: FileOptions,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to label.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.", show_default=False)
     ] = None,
     pairs: Annotated[list[str] | None, _option("Second text of a pair, once for each TEXT.", "--pair")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every label.")] = False,
@@ -112,15 +112,17 @@ def predict(
 ) -> None:
     """Label texts with a packed file: those given, else the lines of standard input, or the rows of a file.
 
-    A line of the answer has the label, its score and the text, with tabs between them. Rows of a file keep their form,
-    their columns and their order, and get the columns label and score.
+    For a text a line is written: label, score, text, with tabs between them.
 
-    Examples: bibert predict -m reviews.bibert "a gorgeous film" "dull";
-    bibert predict -m reviews.bibert --input reviews.csv --output labelled.csv
+    The rows of a file keep their form, columns and order, and get the columns label and score.
+
+    Example: bibert predict -m reviews.bibert "a gorgeous film" "dull"
+
+    Example: bibert predict -m reviews.bibert --input reviews.csv --output labelled.csv
     """
     form = files.checked_form()
     given = _given(texts or [], pairs or [], files)
-    if json and form != "txt":
+    if json and form not in ("txt", "jsonl"):
         raise BibertError(f"--json goes with texts and lines; rows of {form} stay in their form")
     from bibert.runtime.classifier import load
     from bibert.runtime.tables import scorer_of
@@ -129,7 +131,7 @@ def predict(
     if given:
         _answer(given, scorer, files.target, json)
     else:
-        _label_file(files, "txt as json" if json else form, scorer)
+        _label_file(files, "txt as json" if json and form == "txt" else form, scorer)
 
 
 def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text]":

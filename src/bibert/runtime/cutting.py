@@ -2,11 +2,12 @@
 
 A tokenizer works through a whole text even where only its first 128 tokens are kept, which takes seconds for a
 megabyte. So it is given a beginning of the text that has enough tokens and ends where a word ends for certain. This
-rests on how BERT's tokenizer splits; any other tokenizer gets the whole text, up to the most characters of a text.
+rests on how BERT's tokenizer splits; any other tokenizer gets the whole text.
 """
 
 import re
 import string
+import sys
 from bisect import bisect_left
 
 from tokenizers import Tokenizer
@@ -49,15 +50,13 @@ class Cutter:
     Args:
         tokenizer: truncates at `max_length`.
         max_length: tokens of the longest input.
-        most_characters: what is behind these in a text is never looked at.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, most_characters: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
         self._tokenizer = tokenizer
         self._counter = _without_truncation(tokenizer)
         self._enough = max_length  # special tokens take some of these, so the text cannot keep so many
-        self._most = most_characters
-        self._short = min(SHORT * max_length, most_characters) if _splits_like_bert(tokenizer) else most_characters
+        self._short = SHORT * max_length if _splits_like_bert(tokenizer) else sys.maxsize
         self._piece = max(PIECE * max_length, SMALLEST_PIECE)
         self._added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         ideographs = IDEOGRAPHS if getattr(tokenizer.normalizer, "handle_chinese_chars", False) else ""
@@ -68,14 +67,12 @@ class Cutter:
         """A text that the tokenizer, truncating, turns into the same tokens as `text`."""
         if len(text) <= self._short:
             return text
-        if self._short == self._most:
-            return text[: self._most]
         return _Reader(self, text).beginning(self._enough)
 
     def cut_pair(self, text: str, pair: str) -> tuple[str, str]:
         """The same for two texts, of which truncation shortens the one with more tokens first."""
-        if self._short == self._most or (len(text) <= self._short and len(pair) <= self._short):
-            return text[: self._most], pair[: self._most]
+        if len(text) <= self._short and len(pair) <= self._short:
+            return text, pair
         first, second = _Reader(self, text), _Reader(self, pair)
         if not self._odd:
             return first.beginning(self._enough), second.beginning(self._enough)
@@ -101,7 +98,7 @@ class Cutter:
 
     def squeeze(self, text: str) -> str:
         """A shorter text with the same tokens: runs of spaces are one, very long words lose their middle."""
-        return _LONG_WORD.sub(self._squeeze_word, _MANY_SPACES.sub(" ", text[: self._most]))
+        return _LONG_WORD.sub(self._squeeze_word, _MANY_SPACES.sub(" ", text))
 
     def _is_inside_added(self, text: str, end: int) -> bool:
         """Whether an added token starts before `end` and goes on behind it: its halves would be other tokens."""

@@ -210,13 +210,11 @@ def _ones(rows: Words) -> Integers:
 def _bi_attention(packed: PackedModel, at: str, heads: tuple[Flags, Flags, Flags], real: Flags) -> Integers:
     """bool(scores) ⊠ values, (B, T, H · D): 2·popcount(a & v) - popcount(a), with masked keys out of a."""
     config = packed.config
-    query, key, value = (
-        np.ascontiguousarray(bits.reshape(*real.shape, config.heads, config.head_size).swapaxes(1, 2)) for bits in heads
-    )
+    query, key, value = (bits.reshape(*real.shape, config.heads, config.head_size).swapaxes(1, 2) for bits in heads)
     scores = config.head_size - 2 * _popcounts(pack_rows(query), pack_rows(key), np.bitwise_xor)
     least = packed.tensor(f"{at}.score_threshold")[:, None, None] if config.score_thresholds else 0
     attended = pack_rows((scores >= least) & real[:, None, None, :])  # one bit per key, (B, H, T, W)
-    channels = pack_rows(np.ascontiguousarray(value.swapaxes(2, 3)))  # one bit per key too, (B, H, D, W)
+    channels = pack_rows(value.swapaxes(2, 3))  # one bit per key too, (B, H, D, W)
     context = 2 * _popcounts(attended, channels, np.bitwise_and) - _ones(attended)[..., None]
     return context.swapaxes(1, 2).reshape(*real.shape, config.inner)
 

@@ -101,4 +101,4 @@ def check_new_columns(new: Iterable[str], old: Iterable[str], where: str) -> Non
     """Refuse to write two columns of one name."""
     taken = set(old).intersection(new)
     if taken:
-        raise DataError(f"{where}: has a column {min(taken)!r} already; give the new columns a prefix")
+        raise DataError(f"{where}: has a column {min(taken)!r} already; give the new columns a prefix, such as predicted_")

@@ -101,8 +101,10 @@ def form_of(path: Path) -> str:
     """The form of a file by its name.
 
     Raises:
-        DataError: the name does not tell.
+        DataError: the name does not tell, or is that of a folder.
     """
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder, not a file; give one of its files")
     name = path.name.lower().removesuffix(".gz")
     suffix = Path(name).suffix
     if suffix not in FORM_OF_SUFFIX or (suffix == ".parquet" and path.suffix.lower() == ".gz"):

@@ -55,7 +55,7 @@ class TextEncoder:
         _check_fit(self._tokenizer, vocabulary, max_length)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length, strategy="longest_first")
-        self._cutter = Cutter(self._tokenizer, max_length, most_characters)
+        self._cutter = Cutter(self._tokenizer, max_length)
         self._pairs_fit = self._tokenizer.num_special_tokens_to_add(is_pair=True) < max_length
         self._parallel_in = os.getpid() if parallel else None  # a child of fork has lost the tokenizer's threads
 
@@ -76,16 +76,19 @@ class TextEncoder:
     def _cut(self, row: object, number: int) -> Row:
         match row:
             case str():
-                return _without_surrogates(self._cutter.cut(row))
+                return self._cutter.cut(self._readable(row))
             case (str() as text, str() as pair):
                 if not self._pairs_fit:
                     raise EngineError(
                         f"row {number}: the special tokens of a pair alone take all {self.max_length} tokens of the "
                         "longest input; give a single text"
                     )
-                text, pair = self._cutter.cut_pair(text, pair)
-                return _without_surrogates(text), _without_surrogates(pair)
+                return self._cutter.cut_pair(self._readable(text), self._readable(pair))
         raise EngineError(f"row {number}: {_describe(row)}, must be a text (str) or a pair of texts")
+
+    def _readable(self, text: str) -> str:
+        text = text[: self.most_characters]
+        return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
     def _encode_all(self, rows: list[Row]) -> list[Encoding]:
         if len(rows) >= PARALLEL_FROM and self._parallel_in == os.getpid():
@@ -119,10 +122,6 @@ def _check_fit(tokenizer: Tokenizer, vocabulary: int, max_length: int) -> None:
         raise ModelFileError(
             f"tokenizer: adds {special} special tokens, the longest input has {max_length}; {PACK_AGAIN}"
         )
-
-
-def _without_surrogates(text: str) -> str:
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _describe(row: Any) -> str:

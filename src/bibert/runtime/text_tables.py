@@ -143,7 +143,7 @@ def plain_line(text: Text, values: Mapping[str, Value]) -> str:
 
 def json_line(text: Text, values: Mapping[str, Value]) -> str:
     """A JSON object of the text, or the pair, and the new columns."""
-    return _json({**dict(zip(("text", "pair"), parts_of(text), strict=False)), **values}) + "\n"
+    return _json({**dict(zip(("text", "text_pair"), parts_of(text), strict=False)), **values}) + "\n"
 
 
 class DelimitedTable(TextTable):

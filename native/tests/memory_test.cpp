@@ -1,0 +1,167 @@
+// What happens when memory runs out: for every k, the k-th allocation of a call fails, and the call must say so with a
+// status, leave nothing behind (AddressSanitizer sees leaks) and harm no later call. Threads of the pool must not
+// allocate at all, because nobody there could report a failure. Data at odd addresses is here too.
+//
+// Prints what is wrong, and ends with 1 then.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "harness.h"
+
+namespace {
+
+constexpr size_t kNever = ~size_t{0};
+thread_local bool is_caller = false;         // whether allocations of this thread are counted
+thread_local size_t fail_at = kNever;        // which of them fails
+thread_local size_t allocations = 0;         // of this thread since they are counted
+std::atomic<size_t> foreign_allocations{0};  // of threads that do not count theirs
+
+bool may_allocate() {
+  if (is_caller) return allocations++ != fail_at;
+  ++foreign_allocations;
+  return true;
+}
+
+}  // namespace
+
+// GCC cannot know that these replace all of the standard ones.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+void* operator new(size_t size) {
+  void* memory = may_allocate() ? std::malloc(size == 0 ? 1 : size) : nullptr;
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+extern "C" void* aligned_alloc(size_t alignment, size_t size) {
+  static const auto real = reinterpret_cast<void* (*)(size_t, size_t)>(dlsym(RTLD_NEXT, "aligned_alloc"));
+  return may_allocate() ? real(alignment, size) : nullptr;
+}
+
+namespace {
+
+using harness::Batch;
+using harness::Bytes;
+using harness::Logits;
+
+constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 40, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12};
+
+harness::Checks checks;
+
+// Calls `call` again and again, each time with the next of its allocations failing, until none fails any more.
+template <class Call>
+void for_every_failure(const std::string& name, const Call& call) {
+  for (size_t k = 0;; ++k) {
+    is_caller = true;
+    allocations = 0;
+    fail_at = k;
+    const bibert_status status = call();
+    const bool failed = allocations > k;
+    is_caller = false;
+    fail_at = kNever;
+    if (!failed) return checks.expect(k > 0, name + ": does not allocate, so this test is without a point");
+    if (status == BIBERT_NO_MEMORY) checks.expect(std::strlen(bibert_last_error()) > 0, name + ": has no message");
+    checks.expect(status != BIBERT_OK, name + ": is well in spite of failed allocation " + std::to_string(k));
+  }
+}
+
+void test_create(const Bytes& data) {
+  for_every_failure("bibert_model_create", [&] {
+    bibert_model* model = nullptr;
+    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), &model);
+    bibert_model_destroy(model);
+    return status;
+  });
+}
+
+void test_refusals(const bibert_model* model, const Bytes& data) {
+  for_every_failure("a refusal of a config", [&] {
+    bibert_config config = kConfig;
+    config.heads = 0;
+    bibert_model* made = nullptr;
+    return bibert_model_create(&config, data.data(), data.size(), &made);
+  });
+  const uint32_t length = 1;
+  const int32_t id = -1;
+  for_every_failure("a refusal of a batch", [&] {
+    const bibert_batch batch = {1, &length, &id, nullptr, nullptr};
+    Logits logits;
+    return bibert_logits(model, &batch, 1, logits.data());
+  });
+}
+
+void test_logits(const Bytes& data, uint32_t threads) {
+  Batch batch;
+  batch.lengths = {40, 3, 40, 17};
+  batch.ids.assign(100, 5);
+  harness::Engine engine(kConfig, data, "");
+  const Logits right = engine.run(batch, 1);
+  checks.expect(engine.status() == BIBERT_OK, "the model of this test gives an answer");
+  engine.run(batch, threads);  // starts the threads
+  foreign_allocations = 0;
+  const bibert_batch view = batch.view();
+  Logits found(right.size());
+  for_every_failure("bibert_logits", [&] { return bibert_logits(engine.model(), &view, threads, found.data()); });
+  checks.expect(foreign_allocations == 0, "a thread of the pool allocates");
+  checks.expect(std::memcmp(found.data(), right.data(), right.size() * sizeof(float)) == 0, "failures leave a trace");
+}
+
+// A thread cannot be started for want of memory: fewer have to do, or the call says so.
+void test_first_threads(const Bytes& data) {
+  const std::vector<uint32_t> lengths(20, 40);
+  const std::vector<int32_t> ids(800, 1);
+  const bibert_batch batch = {20, lengths.data(), ids.data(), nullptr, nullptr};
+  for (size_t k = 0; k < 400; ++k) {
+    harness::Engine engine(kConfig, data, "");
+    Logits logits(60);
+    is_caller = true;
+    allocations = 0;
+    fail_at = k;
+    const bibert_status status = bibert_logits(engine.model(), &batch, 3, logits.data());
+    is_caller = false;
+    fail_at = kNever;
+    checks.expect(status == BIBERT_OK || status == BIBERT_NO_MEMORY,
+                  "first call with failing allocation " + std::to_string(k));
+  }
+}
+
+void test_addresses(const Bytes& data) {
+  harness::Engine aligned(kConfig, data, "");
+  Batch batch;
+  batch.lengths = {40};
+  batch.ids.assign(40, 7);
+  const Logits right = aligned.run(batch, 1);
+  for (size_t skip = 1; skip < 16; ++skip) {
+    Bytes moved(skip + data.size());  // ends where the data ends, so that AddressSanitizer sees a byte too far
+    std::memcpy(moved.data() + skip, data.data(), data.size());
+    bibert_model* model = nullptr;
+    Logits found(right.size());
+    const bibert_batch view = batch.view();
+    checks.expect(bibert_model_create(&kConfig, moved.data() + skip, data.size(), &model) == BIBERT_OK,
+                  "data at an odd address is refused");
+    moved.assign(moved.size(), 0xFF);  // the model has a copy
+    checks.expect(bibert_logits(model, &view, 1, found.data()) == BIBERT_OK &&
+                      std::memcmp(found.data(), right.data(), right.size() * sizeof(float)) == 0,
+                  "data at an odd address makes another model");
+    bibert_model_destroy(model);
+  }
+}
+
+}  // namespace
+
+int main() {
+  harness::Random random(1);
+  const Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
+  harness::Engine engine(kConfig, data, "");
+  test_addresses(data);
+  test_create(data);
+  for (const uint32_t threads : {1U, 3U}) test_logits(data, threads);
+  test_first_threads(data);
+  test_refusals(engine.model(), data);
+  return checks.finish("memory_test");
+}

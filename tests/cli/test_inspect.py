@@ -1,0 +1,142 @@
+"""`bibert inspect`: every byte of a file in a table or as JSON, and what a folder would take."""
+
+import json
+import shutil
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from bibert.analysis.architecture import ARCHITECTURES, Architecture
+from bibert.analysis.cost import flops
+from bibert.cli import inspect as command
+from bibert.errors import EngineError
+from bibert.nn.schemes import SCHEMES
+from bibert.packed.file import load
+from bibert.packed.summary import summarize
+
+
+@pytest.fixture
+def shown(bibert, capsys):
+    """What the command prints as JSON."""
+
+    def values(*words):
+        assert bibert("inspect", *words, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return values
+
+
+def changed(student, folder, **values):
+    """A copy of a model folder with other values in its config.json; its weights are never read."""
+    shutil.copytree(student, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+    return folder
+
+
+def test_the_parts_of_a_file_add_up_to_its_size(packed_file, shown):
+    values = shown(packed_file)
+    assert values["bytes"] == packed_file.stat().st_size
+    assert sum(part["nbytes"] for part in values["parts"]) == packed_file.stat().st_size
+
+
+def test_json_has_what_the_file_says_of_itself(packed_file, shown):
+    values, packed = shown(packed_file, "--tokens", 16), load(packed_file)
+    assert values["sha256"] == packed.digest
+    assert values["labels"] == ["negative", "positive"]
+    assert values["config"] == packed.config.to_dict()
+    assert values["about"] == packed.about
+    assert values["max_length"] == 32
+    assert values["tokens"] == 16
+    assert values["isa"]
+
+
+def test_the_flops_are_those_of_bibert_schemes(student, shown):
+    values = shown(student, "--tokens", 20)
+    assert values["flops"] == flops(Architecture.from_config(student), SCHEMES["bibert"], 20).total
+
+
+def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
+    assert bibert("inspect", packed_file, "--tokens", 16) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+    assert f"{packed_file.stat().st_size:,}" in rows["total"]
+    assert {"layers.0", "layers.1", "embeddings.word", "tokenizer", "header"} <= rows.keys()
+    assert rows["labels"] == ["negative,", "positive"]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_table_fits_an_ordinary_terminal(name):
+    summary, out = summarize(command._description({}, ARCHITECTURES[name]), 466_000, 128), StringIO()
+    Console(file=out, width=80, highlight=False).print(command._parts_table(summary))
+    assert "…" not in out.getvalue()
+    assert f"{summary.total.bits:,}" in out.getvalue()
+
+
+def test_a_label_that_looks_like_markup_is_shown_as_it_is(student, tmp_path, bibert, capsys):
+    folder = changed(student, tmp_path / "odd", id2label={"0": "[red]", "1": "[/b]"})
+    assert bibert("inspect", folder, "--tokens", 8) == 0
+    assert "[red], [/b]" in capsys.readouterr().out
+
+
+def test_a_folder_shows_what_the_file_will_take(student, packed_file, shown):
+    values, packed = shown(student, "--tokens", 8), shown(packed_file, "--tokens", 8)
+    assert values["can_be_packed"].startswith("yes")
+    assert values["config"] == packed["config"]
+    about = {part["name"]: part["nbytes"] for part in values["parts"]}
+    exact = {part["name"]: part["nbytes"] for part in packed["parts"]}
+    for name in about.keys() - {"header", "tokenizer"}:  # these two depend on how it is packed
+        assert about[name] == exact[name]
+    assert about["tokenizer"] == pytest.approx(exact["tokenizer"], rel=0.05)
+
+
+def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(student, tmp_path, shown, bibert, capsys):
+    folder = changed(student, tmp_path / "ternary", scheme="ternarybert_2-2-8")
+    values = shown(folder)
+    assert values["can_be_packed"].startswith("no: only 1-1-1 with Bi-Attention")
+    assert values["bits"] == "2-2-8"
+    assert "parts" not in values
+    assert bibert("inspect", folder) == 0
+    assert "can be packed" in capsys.readouterr().out
+
+
+def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown):
+    folder = changed(student, tmp_path / "bert", scheme=None, model_type="bert")
+    (folder / "tokenizer.json").unlink()
+    values = shown(folder, "--tokens", 8)
+    assert values["can_be_packed"].startswith("once it is distilled")
+    assert next(part for part in values["parts"] if part["name"] == "tokenizer")["nbytes"] == 0
+
+
+def test_a_folder_with_one_packed_file_stands_for_the_file(packed_file, shown):
+    assert shown(packed_file.parent, "--tokens", 8) == shown(packed_file, "--tokens", 8)
+
+
+def test_a_summary_needs_no_engine(packed_file, shown, monkeypatch):
+    def no_library(*_, **__):
+        raise EngineError("the native library is missing")
+
+    monkeypatch.setattr("bibert.runtime.engine.Engine.from_packed", no_library)
+    assert shown(packed_file, "--tokens", 8)["isa"] is None
+
+
+def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_path, capsys):
+    (tmp_path / "cut.bibert").write_bytes(packed_file.read_bytes()[:-1])
+    damaged = changed(student, tmp_path / "damaged", scheme={"name": "bibert"})
+    garbled = changed(student, tmp_path / "garbled")
+    (garbled / "tokenizer.json").write_text("not JSON")
+    cases = {
+        tmp_path / "no.bibert": "there is no such file",
+        tmp_path / "cut.bibert": "is cut",
+        tmp_path: "is cut",  # the only packed file in the folder
+        damaged: "the scheme is damaged",
+        garbled: "tokenizer.json: is not JSON",
+    }
+    for path, says in cases.items():
+        assert bibert("inspect", path, "--tokens", "8") == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert says in error
+    assert bibert("inspect", packed_file, "--tokens", 65) == 2
+    assert "tokens is 65, but this model takes from 1 to 64" in capsys.readouterr().err

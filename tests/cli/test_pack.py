@@ -1,0 +1,86 @@
+"""`bibert pack` from a folder to a file: what it says, what it refuses, and that a refusal leaves nothing."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from bibert.packed.file import load
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of labelled texts."""
+    path = tmp_path / "dev.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"], ["a fine film", "positive"], ["a dull film", "negative"]])
+    return path
+
+
+def test_a_student_becomes_a_file_that_is_described(bibert, student, rows, tmp_path, capsys):
+    out = tmp_path / "model.bibert"
+    assert bibert("pack", student, "-o", out, "--max-length", 32, "--data", rows, "--json") == 0
+    shown, packed = json.loads(capsys.readouterr().out), load(out)
+    assert shown["bytes"] == out.stat().st_size
+    assert shown["sha256"] == packed.digest
+    assert shown["ratio"] == pytest.approx(shown["float32_bytes"] / shown["bytes"])
+    assert packed.max_length == 32
+    assert packed.labels == ("negative", "positive")
+    assert packed.about["scheme"] == "bibert"
+
+
+def test_the_rows_of_a_file_are_checked_on_top_of_generated_ones(bibert, student, rows, tmp_path, capsys):
+    checked = []
+    for data in ([], ["--data", rows]):
+        assert bibert("pack", student, "-o", tmp_path / "model.bibert", "--max-length", 32, "--json", *data) == 0
+        checked.append(json.loads(capsys.readouterr().out)["verified_rows"])
+    assert checked[1] == checked[0] + 2
+
+
+def test_the_result_is_a_table_and_the_way_on_is_a_message(bibert, student, rows, tmp_path, capsys):
+    out = tmp_path / "model.bibert"
+    out.write_text("an older file is replaced")
+    assert bibert("pack", student, "-o", out, "--max-length", 32, "--data", rows) == 0
+    captured = capsys.readouterr()
+    assert f"{out.stat().st_size:,}" in captured.out
+    assert "checking it on 2 rows" in captured.err
+    assert f"bibert predict -m {out}" in captured.err
+
+
+REFUSED = {
+    "another suffix": (["-o", "model.bin"], "let its name end in .bibert"),
+    "no folder": (["-o", "no/model.bibert"], "the folder no does not exist"),
+    "too long": (["-o", "m.bibert", "--max-length", "65"], "max_length is 65, the model has 64 positions"),
+    "columns of no file": (["-o", "m.bibert", "--text-column", "body"], "--text-column goes with --data"),
+    "a missing file": (["-o", "m.bibert", "--data", "no.csv"], "no.csv: no such file"),
+}
+
+
+@pytest.mark.parametrize(("options", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
+    bibert, student, tmp_path, capsys, monkeypatch, options, says
+):
+    monkeypatch.chdir(tmp_path)
+    assert bibert("pack", student, *options) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("bibert: error: ")
+    assert says in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scheme_that_is_not_bitwise_is_refused_by_name(bibert, student, tmp_path, capsys):
+    folder = tmp_path / "baseline"
+    shutil.copytree(student, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["scheme"] = "baseline"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert bibert("pack", folder, "-o", tmp_path / "model.bibert") == 2
+    assert "scheme 'baseline' cannot be packed" in capsys.readouterr().err
+    assert not (tmp_path / "model.bibert").exists()
+
+
+def test_the_light_install_is_told_what_to_install(bibert, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert bibert("pack", tmp_path, "-o", tmp_path / "model.bibert") == 3
+    assert "pip install 'bibert[train]'" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""Turns and statistics, on given times and a clock that only engines move."""
+
+import pytest
+
+from bibert.rivals import timing
+from bibert.rivals.timing import summarize, take_turns
+
+
+class Clock:
+    """Time that passes only when an engine is called."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def engine(self, *seconds):
+        """An engine that takes the next of `seconds` at every call."""
+        left = iter(seconds)
+
+        def call():
+            self.now += next(left)
+
+        return call
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
+    return clock
+
+
+def test_engines_take_turns_in_the_order_they_are_given():
+    turns = []
+    take_turns({"ours": lambda: turns.append("ours"), "theirs": lambda: turns.append("theirs")}, range(3))
+    assert turns == ["ours", "ours", "theirs", "theirs"] * 4  # a round to warm up, then three
+
+
+def test_neither_the_warm_up_nor_the_first_call_of_a_turn_counts(clock):
+    calls = {"ours": clock.engine(9, 9, 8, 1, 8, 2), "theirs": clock.engine(9, 9, 8, 3, 8, 4)}
+    assert take_turns(calls, range(2)) == {"ours": [1.0, 2.0], "theirs": [3.0, 4.0]}
+
+
+def test_a_slow_moment_of_the_machine_hits_all_engines_of_a_round_and_cancels():
+    seconds = {"ours": [0.001, 0.001, 0.005], "theirs": [0.006, 0.006, 0.030]}
+    ratio = summarize(seconds, "ours")["theirs"].ratio
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((6, 6, 6))
+
+
+def test_the_ratio_is_the_median_of_pairs_not_the_ratio_of_medians():
+    seconds = {"ours": [1.0, 2.0, 3.0], "theirs": [6.0, 4.0, 3.0]}
+    found = summarize(seconds, "ours")["theirs"]
+    assert found.ratio.median == 2.0
+    assert (found.ratio.low, found.ratio.high) == (1.5, 4.0)
+    assert (found.median_ms, found.best_ms) == (4000.0, 3000.0)
+
+
+def test_the_engine_of_reference_has_ratio_one():
+    ratio = summarize({"ours": [1.0, 7.0]}, "ours")["ours"].ratio
+    assert (ratio.low, ratio.median, ratio.high) == (1.0, 1.0, 1.0)
+
+
+def test_one_round_is_enough_for_figures():
+    assert summarize({"ours": [1.0], "theirs": [2.0]}, "ours")["theirs"].ratio.high == 2.0

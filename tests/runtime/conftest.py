@@ -1,0 +1,86 @@
+"""A small tokenizer in BERT's way, small packed models with random weights, and their files."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from bibert.packed.bits import pack_rows
+from bibert.packed.file import PackedModel, save
+from bibert.packed.schema import PackedConfig, columns_of_bits, tensor_specs
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Some words whole, some that fall into pieces, every letter and digit, a little of everything else; the rest is unknown.
+WORDS = ("the", "film", "is", "good", "bad", "un", "##able", "##s", "hello", "world", "=", "cafe", "中", "文")
+SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'\"()[]<>/-:;#@\u2014\u201c\u0301éß한カ😀"
+VOCABULARY = tuple(dict.fromkeys((*SPECIAL, *WORDS, *SINGLE, *(f"##{letter}" for letter in SINGLE[:36]))))
+SHAPE = {
+    "layers": 2,
+    "hidden": 40,
+    "heads": 2,
+    "head_size": 20,
+    "intermediate": 70,
+    "vocabulary": len(VOCABULARY),
+    "positions": 64,
+    "token_types": 2,
+    "labels": 3,
+}
+
+
+@pytest.fixture(scope="session")
+def new_tokenizer() -> Callable[..., Tokenizer]:
+    """A factory; what it is given goes to the normalizer."""
+
+    def make(added: tuple[AddedToken, ...] = (), **normalizer: Any) -> Tokenizer:
+        numbers = {token: number for number, token in enumerate(VOCABULARY)}
+        tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(**normalizer)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS]:0 $A:0 [SEP]:0",
+            pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+            special_tokens=[(token, numbers[token]) for token in ("[CLS]", "[SEP]")],
+        )
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL])
+        tokenizer.add_tokens(list(added))
+        return tokenizer
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tokenizer(new_tokenizer: Callable[..., Tokenizer]) -> bytes:
+    return new_tokenizer().to_str().encode()
+
+
+@pytest.fixture(scope="session")
+def new_packed(tokenizer: bytes) -> Callable[..., PackedModel]:
+    """A factory of models; what it is not given is small."""
+
+    def make(seed: int = 0, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
+        config = PackedConfig(**(SHAPE | shape))
+        labels = ["negative", "neutral", "positive", *map(str, range(config.labels))][: config.labels]
+        return PackedModel.from_tensors(config, labels, max_length, _tensors(config, seed), tokenizer, {"seed": seed})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_file(new_packed: Callable[..., PackedModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.bibert"
+    save(new_packed(), path)
+    return path
+
+
+def _tensors(config: PackedConfig, seed: int) -> dict[str, np.ndarray]:
+    draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(config), {}
+    for name, _, shape, _ in tensor_specs(config, 1)[:-1]:
+        if name in columns:
+            tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
+        else:
+            values = draw.standard_normal(shape, dtype=np.float32)
+            tensors[name] = np.abs(values) if name.endswith(".scale") else values
+    return tensors

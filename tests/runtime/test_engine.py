@@ -1,0 +1,221 @@
+"""The engine: the bits of the reference, whatever the batch, and an error with two numbers for what it cannot run."""
+
+import gc
+import os
+import pickle
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from bibert.errors import EngineError, ModelFileError, NumericError
+from bibert.packed.file import save
+from bibert.runtime import reference
+from bibert.runtime.engine import Encoded, Engine, available_isas
+
+DRAW = np.random.default_rng(0)
+IDS = DRAW.integers(0, 60, (6, 20))
+TYPES = DRAW.integers(0, 2, (6, 20))
+MASK = (DRAW.random((6, 20)) < 0.7).astype(int)
+MASK[:, 0] = 1
+
+
+@pytest.fixture(scope="module")
+def packed(new_packed):
+    return new_packed()
+
+
+@pytest.fixture
+def engine(packed):
+    return Engine.from_packed(packed)
+
+
+def same_bits(found, expected):
+    return found.dtype == expected.dtype == np.float32 and found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint16", "int8"])
+def test_the_logits_are_those_of_the_reference(packed, isa, dtype):
+    engine = Engine.from_packed(packed, threads=2, isa=isa)
+    found = engine.logits(IDS.astype(dtype), MASK.astype(dtype), TYPES.astype(dtype))
+    assert same_bits(found, reference.logits(packed, IDS, MASK, TYPES))
+    assert engine.isa == isa
+
+
+def test_a_mask_of_truth_values_will_do_and_none_means_all(engine):
+    assert same_bits(engine.logits(IDS, MASK.astype(bool)), engine.logits(IDS, MASK))
+    assert same_bits(engine.logits(IDS), engine.logits(IDS, np.ones_like(IDS), np.zeros_like(IDS)))
+
+
+def test_masked_tokens_are_left_out_but_keep_their_places(engine, packed):
+    holes = np.ones((1, 20), dtype=int)
+    holes[0, 3:9] = 0
+    assert same_bits(engine.logits(IDS[:1], holes), reference.logits(packed, IDS[:1], holes))
+    closed_up = engine.logits(IDS[:1, [0, 1, 2, *range(9, 20)]])
+    assert not same_bits(engine.logits(IDS[:1], holes), closed_up)
+
+
+def test_padding_may_hold_anything(engine):
+    mask = np.ones((2, 20), dtype=int)
+    mask[:, 12:] = 0
+    garbage = IDS[:2].copy()
+    garbage[:, 12:] = -100
+    assert same_bits(engine.logits(garbage, mask), engine.logits(IDS[:2, :12]))
+
+
+def test_ragged_sequences_give_what_padded_rows_give(engine):
+    lengths = (1, 20, 7, 13)
+    mask = (np.arange(20) < np.array(lengths)[:, None]).astype(int)
+    ragged = [Encoded(IDS[row, :length], TYPES[row, :length]) for row, length in enumerate(lengths)]
+    assert same_bits(engine.logits_of(ragged), engine.logits(IDS[:4], mask, TYPES[:4]))
+
+
+def test_a_sequence_without_token_types_has_zeros(engine):
+    plain = [Encoded(IDS[0]), Encoded(IDS[1])]
+    zeros = [Encoded(IDS[0], np.zeros(20, dtype=np.int32)), Encoded(IDS[1])]
+    assert same_bits(engine.logits_of(plain), engine.logits(IDS[:2]))
+    assert same_bits(engine.logits_of(zeros), engine.logits(IDS[:2]))
+
+
+@pytest.mark.parametrize("nothing", [[], np.empty((0, 20), dtype=int), np.empty((0, 0))])
+def test_an_empty_batch_has_an_empty_answer(engine, nothing):
+    assert engine.logits(nothing).shape == (0, 3)
+    assert engine.logits_of([]).shape == (0, 3)
+
+
+BAD = {
+    "an id outside of the vocabulary": ((IDS + 1000,), "token 0: the id is 10\\d\\d, must be from 0 to"),
+    "a negative id": ((-1 - IDS,), "the id is -\\d+, must be from 0"),
+    "an id that 32 bits cannot hold": (([[2**40]],), "input_ids: holds 1099511627776 .* 32 bits"),
+    "numbers with a point": (([[1.5]],), "input_ids: holds float64, must hold whole numbers"),
+    "texts": (([["a"]],), "input_ids: holds <U1"),
+    "one dimension": (([1, 2],), "input_ids: has 1 dimensions, must have 2"),
+    "rows of different lengths": (([[1], [2, 3]],), "input_ids: rows differ in length"),
+    "rows without a token": ((np.empty((2, 0), dtype=int),), "sequence 0: has 0 tokens, must have 1 to 64"),
+    "rows that are too long": ((np.ones((1, 65), dtype=int),), "rows of 65 tokens, the model has 64 positions"),
+    "a mask of another shape": ((IDS, MASK[:, 1:]), r"attention_mask: has shape \(6, 19\), input_ids has \(6, 20\)"),
+    "a mask with other numbers": ((IDS, MASK * 3), "attention_mask: holds 0 to 3, must hold 0 and 1"),
+    "a masked first token": ((IDS, 1 - MASK), "attention_mask: row 0 masks its first token"),
+    "types of another shape": ((IDS, None, TYPES[1:]), r"token_type_ids: has shape \(5, 20\)"),
+    "a type the model does not have": ((IDS, None, TYPES + 1), "the token type is 2, must be from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_what_does_not_fit_is_refused_with_its_numbers(engine, arguments, message):
+    with pytest.raises(EngineError, match=message):
+        engine.logits(*arguments)
+
+
+def test_a_bad_sequence_is_refused_with_its_number(engine):
+    with pytest.raises(EngineError, match="sequence 1: has 0 tokens, must have 1 to 64"):
+        engine.logits_of([Encoded(IDS[0]), Encoded(IDS[0, :0])])
+    with pytest.raises(EngineError, match="sequence 1: has 65 tokens"):
+        engine.logits_of([Encoded(IDS[0]), Encoded(np.ones(65, dtype=np.int32))])
+    with pytest.raises(EngineError, match="sequence 0: has 20 ids and 19 token types"):
+        engine.logits_of([Encoded(IDS[0], TYPES[0, 1:])])
+
+
+@pytest.mark.parametrize("threads", [-1, 1.0, True, "2", 10**9])
+def test_a_number_of_threads_that_is_none_is_refused(packed, threads):
+    with pytest.raises(EngineError, match="threads is .* must be a whole number from 0"):
+        Engine.from_packed(packed, threads=threads)
+
+
+def test_an_isa_that_is_not_there_is_refused_and_the_environment_stays_as_it_was(packed, monkeypatch):
+    monkeypatch.setenv("BIBERT_ISA", "reference")
+    with pytest.raises(EngineError, match="'mmx', this CPU and this build have: .*reference"):
+        Engine.from_packed(packed, isa="mmx")
+    assert os.environ["BIBERT_ISA"] == "reference"
+    assert Engine.from_packed(packed).isa == "reference"
+    monkeypatch.delenv("BIBERT_ISA")
+    Engine.from_packed(packed, isa="reference")
+    assert "BIBERT_ISA" not in os.environ
+
+
+def test_a_file_is_loaded(model_file, engine):
+    assert same_bits(Engine.load(model_file).logits(IDS), engine.logits(IDS))
+    with pytest.raises(ModelFileError, match=r"no\.bibert: there is no such file"):
+        Engine.load(model_file.with_name("no.bibert"))
+
+
+def test_what_only_the_library_finds_wrong_with_a_file_names_the_file(model_file, monkeypatch):
+    def refuse(*_):
+        raise ModelFileError("data: has 1 bytes, the config asks for 2")
+
+    monkeypatch.setattr("bibert.runtime.engine.NativeModel", refuse)
+    with pytest.raises(ModelFileError, match=r"small\.bibert: data: has 1 bytes"):
+        Engine.load(model_file)
+
+
+def test_a_model_that_has_diverged_is_a_numeric_error(new_packed, tmp_path):
+    packed = new_packed()
+    raw = packed.data.copy()
+    spec = next(spec for spec in packed.specs if spec.name == "layers.0.output.bias")
+    raw[spec.offset : spec.offset + spec.nbytes].view("<f4")[:] = 1e6
+    diverged = type(packed)(packed.config, packed.labels, packed.max_length, packed.about, raw)
+    save(diverged, tmp_path / "diverged.bibert")
+    with pytest.raises(NumericError, match="512"):
+        Engine.load(tmp_path / "diverged.bibert").logits(IDS)
+
+
+def test_the_weights_in_memory_may_go_once_the_engine_has_them(new_packed):
+    packed = new_packed(seed=3)
+    engine = Engine.from_packed(packed)
+    expected, gone = engine.logits(IDS), weakref.ref(packed)
+    del packed
+    gc.collect()
+    assert gone() is None
+    assert same_bits(engine.logits(IDS), expected)
+
+
+def test_a_closed_engine_is_refused_and_closing_twice_is_fine(packed):
+    with Engine.from_packed(packed) as engine:
+        engine.logits(IDS)
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        engine.logits(IDS)
+    with pytest.raises(EngineError, match="closed"):
+        engine.logits_of([Encoded(IDS[0])])
+
+
+def test_threads_share_an_engine_and_one_may_close_it(packed):
+    engine = Engine.from_packed(packed, threads=2)
+    expected, answers, stopped = engine.logits(IDS), [], []
+
+    def work():
+        try:
+            while True:
+                answers.append(engine.logits(IDS))
+        except EngineError as error:
+            stopped.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(answers) < 50:
+        time.sleep(0.001)
+    engine.close()
+    for thread in threads:
+        thread.join()
+    assert all(same_bits(answer, expected) for answer in answers)
+    assert stopped == ["the engine is closed; load it again"] * 4
+
+
+def test_an_engine_says_why_it_is_not_pickled(engine):
+    with pytest.raises(EngineError, match="cannot be pickled; send the path"):
+        pickle.dumps(engine)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_fork_goes_on_with_the_engine(packed):
+    engine = Engine.from_packed(packed, threads=2)
+    expected = engine.logits(IDS)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if same_bits(engine.logits(IDS), expected) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,153 @@
+"""Texts to ids: those of transformers, without padding, for whatever people call a text."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+
+from bibert.errors import EngineError, ModelFileError
+from bibert.runtime.text import PARALLEL_FROM, TextEncoder
+
+MAX_LENGTH = 16
+TEXTS = ["the film is good", "", "Café unable, [MASK]!", "中文 film", "x" * 300, "bad " * 300, "a\0b\u200dc 😀"]
+PAIRS = ["is it?", "bad " * 300, "", "[SEP]", "film " * 40, "good " * 299, "b"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer):
+    return TextEncoder(tokenizer, 200, MAX_LENGTH)
+
+
+@pytest.fixture(scope="module")
+def transformers_tokenizer(tokenizer):
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_buffer(tokenizer), pad_token="[PAD]")
+
+
+def as_lists(encoded):
+    return [row.ids.tolist() for row in encoded], [row.token_types.tolist() for row in encoded]
+
+
+def test_texts_and_pairs_have_the_ids_of_transformers(encoder, transformers_tokenizer):
+    options = {"truncation": True, "max_length": MAX_LENGTH, "return_token_type_ids": True}
+    single = transformers_tokenizer(TEXTS, **options)
+    assert as_lists(encoder.encode(TEXTS)) == (single["input_ids"], single["token_type_ids"])
+    double = transformers_tokenizer(TEXTS, PAIRS, **options)
+    rows = list(zip(TEXTS, PAIRS, strict=True))
+    assert as_lists(encoder.encode(rows)) == (double["input_ids"], double["token_type_ids"])
+    assert max(len(row.ids) for row in encoder.encode(rows)) == MAX_LENGTH
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=400))
+def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, text):
+    plain = Tokenizer.from_buffer(tokenizer)
+    plain.enable_truncation(MAX_LENGTH)
+    assert encoder.encode([text])[0].ids.tolist() == plain.encode(text).ids
+
+
+def test_many_rows_are_encoded_as_one_by_one(encoder, tokenizer):
+    rows = [*TEXTS, *zip(TEXTS, PAIRS, strict=True)] * 5
+    assert len(rows) >= PARALLEL_FROM
+    alone = [encoder.encode([row])[0] for row in rows]
+    in_one_thread = TextEncoder(tokenizer, 200, MAX_LENGTH, parallel=False).encode(rows)
+    assert as_lists(encoder.encode(rows)) == as_lists(alone) == as_lists(in_one_thread)
+
+
+def test_ids_are_what_the_engine_takes_and_no_rows_are_fine(encoder):
+    row = encoder.encode(["the film"])[0]
+    assert row.ids.dtype == row.token_types.dtype == np.int32
+    assert encoder.encode([]) == []
+
+
+def test_it_is_told_when_something_was_left_out(tokenizer):
+    encoder = TextEncoder(tokenizer, 200, MAX_LENGTH, most_characters=1000)
+    rows = ["the film", "film " * 14, "film " * 15, ("film", "bad " * 20), " " * 1000, " " * 1001, ("a", "\0" * 1001)]
+    assert [row.truncated for row in encoder.encode(rows)] == [False, False, True, True, False, True, True]
+
+
+def test_what_is_behind_the_most_characters_is_not_read(tokenizer):
+    encoder = TextEncoder(tokenizer, 200, MAX_LENGTH, most_characters=1000)
+    found = encoder.encode([" " * 999 + "a film", (" " * 1000 + "film", "bad")])
+    assert as_lists(found) == as_lists(encoder.encode(["a", ("", "bad")]))
+
+
+@pytest.mark.parametrize("text", ["a \ud800 film", "\udfff", "film \ud83d" * 400])
+def test_half_a_character_becomes_the_replacement_character(encoder, text):
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert as_lists(encoder.encode([text, (text, text)])) == as_lists(encoder.encode([whole, (whole, whole)]))
+
+
+def test_a_string_of_numpy_is_a_text(encoder):
+    assert as_lists(encoder.encode(np.array(["the film", "bad"]))) == as_lists(encoder.encode(["the film", "bad"]))
+
+
+BAD_ROWS = {
+    "a number": (1.5, r"row 7: 1\.5 \(float\), must be a text"),
+    "None": (None, r"row 7: None \(NoneType\)"),
+    "bytes": (b"film", r"row 7: b'film' \(bytes\)"),
+    "a pair with a number": (("film", 3), r"row 7: a pair with 3 \(int\)"),
+    "three texts": (("a", "b", "c"), r"row 7: \('a', 'b', 'c'\) \(tuple\)"),
+    "a very long list": ([1] * 10**5, r"row 7: \[1, 1.{,40} \(list\)"),
+}
+
+
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS.values(), ids=BAD_ROWS.keys())
+def test_what_is_no_text_is_refused_with_its_number_and_its_type(encoder, row, message):
+    with pytest.raises(EngineError, match=message):
+        encoder.encode(["a", "b", row], first=5)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi']
+)
+def test_a_tokenizer_that_is_none_is_a_bad_file(garbage):
+    with pytest.raises(ModelFileError, match=r"tokenizer: cannot be read \(.*\); pack the model again"):
+        TextEncoder(garbage, 200, MAX_LENGTH)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(tokenizer):
+    tokens = Tokenizer.from_buffer(tokenizer).get_vocab_size()
+    TextEncoder(tokenizer, tokens, MAX_LENGTH)
+    with pytest.raises(ModelFileError, match=f"has {tokens} tokens, the word embedding has {tokens - 1} rows"):
+        TextEncoder(tokenizer, tokens - 1, MAX_LENGTH)
+
+
+def test_a_tokenizer_without_its_unknown_token_is_refused():
+    tokenizer = Tokenizer(WordPiece({"a": 0}, unk_token="[UNK]"))
+    with pytest.raises(ModelFileError, match=r"'\[UNK\]', for unknown words, is not among its tokens"):
+        TextEncoder(tokenizer.to_str().encode(), 200, MAX_LENGTH)
+
+
+def test_special_tokens_must_leave_room_for_the_text(tokenizer):
+    with pytest.raises(ModelFileError, match="adds 2 special tokens, the longest input has 2"):
+        TextEncoder(tokenizer, 200, 2)
+    encoder = TextEncoder(tokenizer, 200, 3)
+    assert len(encoder.encode(["film film"])[0].ids) == 3
+    with pytest.raises(EngineError, match="row 1: the special tokens of a pair alone take all 3 tokens"):
+        encoder.encode(["film", ("film", "film")])
+
+
+def test_what_the_file_says_of_padding_and_truncation_does_not_matter(tokenizer, encoder):
+    changed = Tokenizer.from_buffer(tokenizer)
+    changed.enable_padding(length=50)
+    changed.enable_truncation(5, strategy="only_second", direction="left")
+    found = TextEncoder(changed.to_str().encode(), 200, MAX_LENGTH).encode(TEXTS)
+    assert as_lists(found) == as_lists(encoder.encode(TEXTS))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_fork_does_not_wait_for_threads_it_does_not_have(tokenizer, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    encoder, rows = TextEncoder(tokenizer, 200, MAX_LENGTH), TEXTS * 20
+    expected = as_lists(encoder.encode(rows))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if as_lists(encoder.encode(rows)) == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
