@@ -152,18 +152,19 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
         CheckpointError: the tokens of a row differ.
         NumericError: the logits of a row differ; the message has the row and both numbers.
     """
-    groups = {"generated": _generated_rows(packed)}
+    groups = [("generated", _generated_rows(packed))]
     if rows:
         encoded = encode(rows, classifier.tokenizer, packed.max_length)
-        groups[rows.origin] = [encoded[index] for index in range(len(encoded))]
-        _require_same_tokens(groups[rows.origin], _text_encoder(packed).encode(_texts(rows)), rows.origin)
+        real: list[Row] = [encoded[index] for index in range(len(encoded))]
+        _require_same_tokens(real, _text_encoder(packed).encode(_texts(rows)), rows.origin)
+        groups.append((rows.origin, real))
     engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
     with _evaluating(classifier.model) as network:
-        for origin, group in groups.items():
+        for origin, group in groups:
             expected, few = _all_logits(network, group), group[:REFERENCE_ROWS]
             _require_same(expected, _all_logits(engine, group), f"{origin}: the engine")
             _require_same(expected[: len(few)], _all_logits(trusted, few), f"{origin}: the numpy reference")
-    return sum(map(len, groups.values()))
+    return sum(len(group) for _, group in groups)
 
 
 def _ffn(config: BiBertConfig) -> tuple[str, str]:

@@ -9,8 +9,9 @@ from bibert.errors import BibertError
 from bibert.rivals.inputs import Shape, random_batch
 from bibert.rivals.table import LOADERS, OURS, RIVALS, get_rivals
 
-# How far logits may be from torch's float32: rounding there, steps of 1/127 of the range here.
-TOLERANCE = {"fp32": 1e-4, "int8": 0.1}
+# How far a logit may be from torch's float32, as a share of the largest: rounding, and coarse steps in every layer. A
+# graph that reads its inputs in the wrong way is off by half or more.
+TOLERANCE = {"fp32": 1e-5, "int8": 0.4}
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries about themselves, while they convert
@@ -23,9 +24,9 @@ def test_a_rival_computes_the_same_bert_at_every_shape(rival, tiny, tmp_path):
     expected = torch_fp32.load(torch_fp32.build(tiny, tmp_path), 1)
     for shape in (Shape(1, 8), Shape(3, 24), Shape(1, 1)):
         batch = random_batch(shape, tiny.vocabulary)
-        logits = run(*batch)
-        assert logits.shape == (shape.batch, 3)
-        np.testing.assert_allclose(logits, expected(*batch), atol=TOLERANCE[rival.name.partition("-")[2]])
+        found, wanted = run(*batch), expected(*batch)
+        assert found.shape == (shape.batch, 3)
+        assert np.abs(found - wanted).max() <= TOLERANCE[rival.name.partition("-")[2]] * np.abs(wanted).max()
 
 
 def test_int8_is_not_float32_under_another_name(tiny, tmp_path):

@@ -13,7 +13,7 @@ from bibert.packed.file import PackedModel, save
 from bibert.packed.schema import PackedConfig, columns_of_bits, tensor_specs
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Some words whole, some that fall into pieces, every letter and digit, a little of everything else; the rest is unknown.
+# Some words whole, some that fall into pieces, letters and digits, a little of everything else; the rest is unknown.
 WORDS = ("the", "film", "is", "good", "bad", "un", "##able", "##s", "hello", "world", "=", "cafe", "中", "文")
 SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'\"()[]<>/-:;#@\u2014\u201c\u0301éß한カ😀"
 VOCABULARY = tuple(dict.fromkeys((*SPECIAL, *WORDS, *SINGLE, *(f"##{letter}" for letter in SINGLE[:36]))))
@@ -58,9 +58,9 @@ def tokenizer(new_tokenizer: Callable[..., Tokenizer]) -> bytes:
 
 @pytest.fixture(scope="session")
 def new_packed(tokenizer: bytes) -> Callable[..., PackedModel]:
-    """A factory of models; what it is not given is small."""
+    """A factory of models; what it is not given is small. Seed 5 tells the labels of a few words apart."""
 
-    def make(seed: int = 0, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
+    def make(seed: int = 5, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
         config = PackedConfig(**(SHAPE | shape))
         labels = ["negative", "neutral", "positive", *map(str, range(config.labels))][: config.labels]
         return PackedModel.from_tensors(config, labels, max_length, _tensors(config, seed), tokenizer, {"seed": seed})

@@ -121,13 +121,13 @@ def test_a_bad_sequence_is_refused_with_its_number(engine):
 
 @pytest.mark.parametrize("threads", [-1, 1.0, True, "2", 10**9])
 def test_a_number_of_threads_that_is_none_is_refused(packed, threads):
-    with pytest.raises(EngineError, match="threads is .* must be a whole number from 0"):
+    with pytest.raises(EngineError, match=r"threads is .* must be a whole number from 0"):
         Engine.from_packed(packed, threads=threads)
 
 
 def test_an_isa_that_is_not_there_is_refused_and_the_environment_stays_as_it_was(packed, monkeypatch):
     monkeypatch.setenv("BIBERT_ISA", "reference")
-    with pytest.raises(EngineError, match="'mmx', this CPU and this build have: .*reference"):
+    with pytest.raises(EngineError, match=r"'mmx', this CPU and this build have: .*reference"):
         Engine.from_packed(packed, isa="mmx")
     assert os.environ["BIBERT_ISA"] == "reference"
     assert Engine.from_packed(packed).isa == "reference"

@@ -55,7 +55,7 @@ def test_a_library_of_another_version_is_refused_with_both_numbers(fresh, monkey
 
 def test_the_library_of_something_else_is_refused(fresh, monkeypatch):
     monkeypatch.setenv(native.LIBRARY_VARIABLE, ctypes.util.find_library("c") or "libc.so.6")
-    with pytest.raises(EngineError, match="is not a library that runs here .*bibert_abi_version"):
+    with pytest.raises(EngineError, match=r"is not a library that runs here .*bibert_abi_version"):
         fresh()
 
 

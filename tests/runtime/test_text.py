@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers.models import BPE, WordPiece
+from tokenizers.processors import TemplateProcessing
 
 from bibert.errors import EngineError, ModelFileError
+from bibert.runtime.cutting import SMALLEST_PIECE
 from bibert.runtime.text import PARALLEL_FROM, TextEncoder
 
 MAX_LENGTH = 16
@@ -49,6 +51,34 @@ def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, text):
     plain = Tokenizer.from_buffer(tokenizer)
     plain.enable_truncation(MAX_LENGTH)
     assert encoder.encode([text])[0].ids.tolist() == plain.encode(text).ids
+
+
+@pytest.mark.parametrize("max_length", [MAX_LENGTH, MAX_LENGTH + 1])  # what two texts share is odd, even
+def test_pairs_of_any_lengths_share_the_room_as_in_transformers(tokenizer, max_length):
+    encoder, plain = TextEncoder(tokenizer, 200, max_length), Tokenizer.from_buffer(tokenizer)
+    plain.enable_truncation(max_length, strategy="longest_first")
+    pairs = [("bad " * first, "film " * second) for first in range(20) for second in range(20)]
+    expected = [plain.encode(*pair) for pair in pairs]
+    assert as_lists(encoder.encode(pairs)) == ([row.ids for row in expected], [row.type_ids for row in expected])
+
+
+@pytest.mark.parametrize(("first", "second"), [(250, 251), (251, 250), (250, 250), (249, 700), (700, 249)])
+def test_of_two_long_texts_the_one_with_more_tokens_keeps_the_odd_one(encoder, tokenizer, first, second):
+    plain = Tokenizer.from_buffer(tokenizer)
+    plain.enable_truncation(MAX_LENGTH, strategy="longest_first")
+    pair = ("film " * first, "is it the film ?" + " [UNK]" * (second - 5))  # the longer text may have fewer tokens
+    assert encoder.encode([pair])[0].ids.tolist() == plain.encode(*pair).ids
+
+
+def test_of_a_huge_text_the_tokenizer_sees_little(encoder, monkeypatch):
+    seen, ids_of = [], encoder.ids_of
+    monkeypatch.setattr(encoder, "ids_of", lambda text: seen.append(text) or ids_of(text))
+    for piece in ("hello world ", "a", "中", " ", "😀", "—"):
+        seen.clear()
+        found = encoder.encode([piece * (2_000_000 // len(piece))])[0]
+        assert sum(map(len, seen)) <= 2 * SMALLEST_PIECE
+        assert found.ids.tolist() == encoder.encode([piece * (1000 // len(piece))])[0].ids.tolist()
+        assert found.truncated
 
 
 def test_many_rows_are_encoded_as_one_by_one(encoder, tokenizer):
@@ -124,12 +154,30 @@ def test_a_tokenizer_without_its_unknown_token_is_refused():
         TextEncoder(tokenizer.to_str().encode(), 200, MAX_LENGTH)
 
 
+def test_a_tokenizer_that_makes_no_tokens_of_a_text_is_refused():
+    silent = Tokenizer(BPE({"b": 0}, []))
+    with pytest.raises(ModelFileError, match="tokenizer: an input of 1 texts does not have each of them once"):
+        TextEncoder(silent.to_str().encode(), 200, MAX_LENGTH)
+
+
+def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer):
+    turned = Tokenizer.from_buffer(tokenizer)
+    turned.post_processor = TemplateProcessing(
+        single="$A [SEP] [CLS]", pair="$B:1 [SEP]:3 [SEP] $A:2", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    encoder, plain = TextEncoder(turned.to_str().encode(), 200, MAX_LENGTH), turned
+    plain.enable_truncation(MAX_LENGTH)
+    rows = [*TEXTS, *zip(TEXTS, PAIRS, strict=True)]
+    expected = plain.encode_batch(rows)
+    assert as_lists(encoder.encode(rows)) == ([row.ids for row in expected], [row.type_ids for row in expected])
+
+
 def test_special_tokens_must_leave_room_for_the_text(tokenizer):
     with pytest.raises(ModelFileError, match="adds 2 special tokens, the longest input has 2"):
         TextEncoder(tokenizer, 200, 2)
     encoder = TextEncoder(tokenizer, 200, 3)
     assert len(encoder.encode(["film film"])[0].ids) == 3
-    with pytest.raises(EngineError, match="row 1: the special tokens of a pair alone take all 3 tokens"):
+    with pytest.raises(EngineError, match="row 1: a pair has 3 special tokens, the longest input has 3"):
         encoder.encode(["film", ("film", "film")])
 
 

@@ -26,7 +26,8 @@ constexpr size_t kChunkTriples = 17;  // 17 · 15 mismatches fit into a byte
 constexpr size_t kTableBytes = 32;
 static_assert(kBlock == kPanels * kLanes && kBlock == kWordBits);
 
-// bytes[a | b << 5][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one.
+// bytes[a | b << 5][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one. Half of a first-level cache
+// of 64 KB.
 struct Tables {
   alignas(64) uint8_t bytes[1024][kTableBytes];
 };
@@ -114,7 +115,8 @@ void use_groups(const uint8x16_t bytes[8], size_t count, const Use& use, std::in
 }
 
 // Calls use(i, vector) for every group of the inputs, filled up with zeros to whole triples: the vector holds group i
-// of the 16 rows from `first` on. Rows that are not there repeat the last: nobody looks at what comes of them.
+// of the 16 rows from `first` on. Rows that are not there repeat the last: as channels they have neutral parameters, as
+// activations no output.
 template <class Use>
 void for_groups(const uint64_t* bits, size_t first, size_t rows, size_t inputs, const Use& use) {
   const size_t words = words_for(inputs);
@@ -154,7 +156,7 @@ void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
     uint16_t* out = static_cast<uint16_t*>(tiles) + first / 2 * 3 * triples_for(inputs);
     for_groups(bits, first, rows, inputs, [&](size_t i, uint8x16_t vector) {
       const uint16x8_t pairs = vreinterpretq_u16_u8(vector);  // the first row in the low byte, the second in the high
-      const uint16x8_t offsets = vbslq_u16(low, vshlq_n_u16(pairs, 5), vshlq_n_u16(pairs, 2));
+      const uint16x8_t offsets = vbslq_u16(low, vshlq_n_u16(pairs, 5), vshlq_n_u16(pairs, 2));  // (a | b << 5) · 32
       vst1q_u16(out + i * kPairs, offsets);
     });
   }

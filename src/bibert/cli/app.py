@@ -89,7 +89,7 @@ def bibert(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
     ] = False,
 ) -> None:
-    """BERT in one bit: binarize a BERT classifier, distill it, evaluate it.
+    """BERT in one bit: binarize a BERT classifier, distill it, pack it into one small file, run it on a CPU.
 
     Start with `bibert quickstart`. Each command has its own `--help`.
     """

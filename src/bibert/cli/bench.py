@@ -45,10 +45,11 @@ def bench(
     if json:
         print_json({"file": file.name, **report.to_dict()})
     else:
-        print_table(_table(file, report))
+        print_table(bench_table(file, report))
 
 
-def _table(file: Path, report: "Report") -> Table:
+def bench_table(file: Path, report: "Report") -> Table:
+    """A report as a table: an engine to a row, a shape to a column."""
     plan, config = report.plan, report.config
     count = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")
     table = Table(

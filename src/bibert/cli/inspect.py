@@ -41,8 +41,11 @@ def inspect(
         str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help="A packed file, a model folder, or a name on the Hub.")
     ],
     tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens of the text that MACs and FLOPs are counted for.")
-    ] = TOKENS,
+        int | None,
+        typer.Option(
+            min=1, help="Length of the text that MACs and FLOPs are counted for.", show_default=f"{TOKENS}, if it fits"
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show every part of a packed file with its parameters, bytes and MACs; of a model folder, what it would take.
@@ -77,14 +80,14 @@ class Report:
         }
 
 
-def _file(model: str, tokens: int) -> Report:
+def _file(model: str, tokens: int | None) -> Report:
     from bibert.packed.file import load
     from bibert.packed.summary import summarize
     from bibert.runtime.classifier import find_file
 
     path = find_file(model)
     packed = load(path)
-    summary = summarize(packed, len(packed.tokenizer), tokens)
+    summary = summarize(packed, len(packed.tokenizer), tokens or min(TOKENS, packed.config.positions))
     facts = {"file": str(path), "sha256": packed.digest, **_facts(packed, summary)}
     return Report({**facts, "about": dict(packed.about), "isa": _isa(packed)}, summary)
 
@@ -110,7 +113,7 @@ def _facts(description: "Description", summary: "Summary") -> dict[str, Any]:
     }
 
 
-def _folder(folder: Path, tokens: int) -> Report:
+def _folder(folder: Path, tokens: int | None) -> Report:
     from bibert.packed.summary import summarize
 
     shape = Architecture.from_config(folder)
@@ -123,7 +126,7 @@ def _folder(folder: Path, tokens: int) -> Report:
         return Report({**facts, "mib_by_rule": round(size(shape, scheme).mib, 2), "can_be_packed": reason})
     answer = "yes, with bibert pack" if scheme.is_bitwise else "once it is distilled into a student of scheme 'bibert'"
     packed = _description(config, shape)
-    summary = summarize(packed, _tokenizer_bytes(folder), tokens)
+    summary = summarize(packed, _tokenizer_bytes(folder), tokens or min(TOKENS, shape.positions))
     return Report({**facts, "can_be_packed": answer, **_facts(packed, summary)}, summary)
 
 

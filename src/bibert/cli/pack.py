@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bibert.packed.file import PackedModel
 
 SUFFIX = ".bibert"
+MAX_LENGTH = 128
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ def pack(
     folder: Annotated[Path, typer.Argument(help="Folder of a trained student, such as runs/reviews/student/model.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The packed file; one that is there is replaced.")],
     data: CheckingOptions,
-    max_length: Annotated[int, typer.Option(min=1, help="Tokens per text; longer ones are cut.")] = 128,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens per text; longer ones are cut.", show_default=f"{MAX_LENGTH}, if the model has as many"
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a trained student as one small file that runs without torch.
@@ -73,7 +79,8 @@ def pack(
     classifier = load_classifier(folder)
     rows = data.load_rows(classifier)
     say(f"packing {folder}, checking it on {'generated rows' if rows is None else f'{len(rows):,} rows'}")
-    packed = packed_and_checked(classifier, rows, max_length=max_length)
+    longest = max_length or min(MAX_LENGTH, classifier.model.config.max_position_embeddings)
+    packed = packed_and_checked(classifier, rows, max_length=longest)
     save(packed, output)
     _show(packed, output, json)
 

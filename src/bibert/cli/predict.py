@@ -1,6 +1,6 @@
 """`bibert predict`: labels for texts on the command line, for lines of standard input, for the rows of a file.
 
-Rows are read and written by `runtime.tables`, labels come from `runtime.classifier`; here options become those.
+Rows are read and written by `scoring.tables`, labels come from `runtime.classifier`; here options become those.
 """
 
 import sys
@@ -18,8 +18,8 @@ from bibert.cli.options import with_option_groups
 from bibert.errors import BibertError
 
 if TYPE_CHECKING:
-    from bibert.runtime.rows import Reading, Scorer, Text
-    from bibert.runtime.tables import Progress
+    from bibert.scoring.rows import Reading, Scorer, Text
+    from bibert.scoring.tables import Progress
 
 STANDARD = Path("-")  # what stands for standard input or output
 
@@ -73,7 +73,7 @@ class FileOptions:
         Raises:
             BibertError: the input and the output do not go together.
         """
-        from bibert.runtime.tables import form_of
+        from bibert.scoring.tables import form_of
 
         form = self.form or ("txt" if self.path is None else form_of(self.path))
         if form == "parquet" and (self.path is None or self.target is None):
@@ -91,8 +91,8 @@ class FileOptions:
     def reading(self) -> "Reading":
         """How rows are read."""
         from bibert.data.columns import Columns
-        from bibert.runtime.lines import Decoding
-        from bibert.runtime.rows import Reading
+        from bibert.scoring.lines import Decoding
+        from bibert.scoring.rows import Reading
 
         return Reading(Columns(self.text_column, self.pair_column), Decoding(self.encoding, self.on_error))
 
@@ -125,7 +125,7 @@ def predict(
     if json and form not in ("txt", "jsonl"):
         raise BibertError(f"--json goes with texts and lines; rows of {form} stay in their form")
     from bibert.runtime.classifier import load
-    from bibert.runtime.tables import scorer_of
+    from bibert.scoring.tables import scorer_of
 
     scorer = scorer_of(load(model, threads=threads), proba=proba, prefix=prefix)
     if given:
@@ -136,7 +136,7 @@ def predict(
 
 def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text]":
     """The texts of the command line."""
-    from bibert.runtime.lines import Decoding
+    from bibert.scoring.lines import Decoding
 
     if texts and (files.source is not None or files.form):
         raise BibertError("texts are given and a file too; label one of them at a time")
@@ -149,8 +149,8 @@ def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text
 
 
 def _answer(texts: "list[Text]", scorer: "Scorer", target: Path | None, json: bool) -> None:
-    from bibert.runtime.tables import open_output
-    from bibert.runtime.text_tables import json_line, plain_line
+    from bibert.scoring.tables import open_output
+    from bibert.scoring.text_tables import json_line, plain_line
 
     line = json_line if json else plain_line
     with open_output(target) as file:
@@ -159,7 +159,7 @@ def _answer(texts: "list[Text]", scorer: "Scorer", target: Path | None, json: bo
 
 
 def _label_file(files: FileOptions, form: str, scorer: "Scorer") -> None:
-    from bibert.runtime.tables import ROWS_PER_CHUNK, open_output, open_table, score_table
+    from bibert.scoring.tables import ROWS_PER_CHUNK, open_output, open_table, score_table
 
     typed = files.path is None and sys.stdin.isatty()
     if typed:

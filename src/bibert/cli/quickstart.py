@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, say
+from bibert.cli.bench import bench_table
+from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
+    from bibert.rivals.benchmark import Report
     from bibert.training.quickstart import Quickstart
+
+PACKED = "bibert, packed"
+SHOWN = 3  # sentences whose answers are shown
 
 
 def quickstart(
@@ -21,7 +26,7 @@ def quickstart(
     seed: Annotated[int, typer.Option(help="Seed of the sentences and the weights.")] = 0,
     json: Json = False,
 ) -> None:
-    """See it work: train a small teacher, binarize it twice, compare. Needs no data and no download.
+    """See it work: train a small teacher, binarize it twice, pack one student, compare. Needs no data, no download.
 
     The sentences are generated, with negation, contrast and word order, so that counting words is not enough.
     """
@@ -34,11 +39,18 @@ def quickstart(
     say(f"generating {TRAIN_ROWS} sentences to learn from and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)
+    engine = _engine_accuracy(result)
+    report = _measure(result.packed)
     seconds = time.monotonic() - started
     if json:
-        print_json({"accuracy": _accuracies(result), "seconds": round(seconds, 1), "folder": str(output)})
+        accuracy = {**_accuracies(result), PACKED: engine}
+        print_json(
+            {"accuracy": accuracy, "bench": report.to_dict(), "seconds": round(seconds, 1), "folder": str(output)}
+        )
         return
-    print_table(_table(result, output))
+    print_table(_table(result, engine, output))
+    print_table(bench_table(result.packed, report))
+    _show_predictions(result)
     say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
 
 
@@ -46,8 +58,37 @@ def _accuracies(result: "Quickstart") -> dict[str, float]:
     return {"bag of words": result.bag_of_words, "full_precision": result.teacher, **result.students}
 
 
-def _table(result: "Quickstart", output: Path) -> Table:
-    table = Table("model", "bits W-E-A", "attention", "dev accuracy %", "folder", title="quickstart")
+def _engine_accuracy(result: "Quickstart") -> float:
+    """Accuracy of the packed file on the dev set, by the engine and without torch."""
+    from bibert.runtime.classifier import load
+
+    classifier = load(result.packed)
+    answers = classifier.predict(result.dev.texts)
+    right = [
+        answer["label"] == classifier.labels[int(label)]
+        for answer, label in zip(answers, result.dev.labels, strict=True)
+    ]
+    return sum(right) / len(right)
+
+
+def _measure(packed: Path) -> "Report":
+    from bibert.rivals.benchmark import Plan, compare
+    from bibert.rivals.inputs import Shape
+    from bibert.rivals.table import get_rivals
+
+    return compare(packed, Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16))), tracked)
+
+
+def _show_predictions(result: "Quickstart") -> None:
+    from bibert.runtime.classifier import load
+
+    texts = result.dev.texts[:SHOWN]
+    for text, answer in zip(texts, load(result.packed).predict(texts), strict=True):
+        say(f'bibert predict --model {result.packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
+
+
+def _table(result: "Quickstart", engine: float, output: Path) -> Table:
+    table = Table("model", "bits W-E-A", "attention", "dev accuracy %", "where", title="quickstart")
     table.add_row("bag of words (TF-IDF)", "", "none", f"{100 * result.bag_of_words:.1f}", "")
     rows = {"full_precision": (result.teacher, "teacher")}
     rows |= {name: (accuracy, name) for name, accuracy in result.students.items()}
@@ -56,4 +97,5 @@ def _table(result: "Quickstart", output: Path) -> Table:
         form = "softmax" if scheme.normalizer == "softmax" else "Bi-Attention"
         quantized = form if scheme.attention == "none" or form != "softmax" else f"{scheme.attention}({form})"
         table.add_row(name, str(scheme.bits), quantized, f"{100 * accuracy:.1f}", str(output / folder / "model"))
+    table.add_row(PACKED, "1-1-1", "Bi-Attention", f"{100 * engine:.1f}", str(result.packed))
     return table

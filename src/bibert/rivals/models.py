@@ -13,7 +13,9 @@ from bibert.errors import BibertError
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, tensor_specs
+from bibert.rivals.inputs import Shape, random_batch
 
+INPUTS = ("input_ids", "attention_mask")  # of a BERT, in the order of `inputs.Run`
 SPREAD = 0.02  # BERT's initializer_range: it keeps every LayerNorm's input far inside the range of the contract
 NO_TOKENIZER = b"{}"  # a file must carry one; inputs here are ids already, and a rival's file has none either
 
@@ -69,3 +71,15 @@ def random_bert(config: PackedConfig) -> Any:
         pad_token_id=None,  # nothing here is padding, and a vocabulary may be too short to have BERT's
     )
     return BertForSequenceClassification(shape).eval()
+
+
+def example_inputs(config: PackedConfig) -> dict[str, Any]:
+    """Tensors for a tool that follows a BERT through one call.
+
+    There are two of them: an exporter takes one tensor under two names for one input. Neither axis is 1, which would
+    be taken for a constant.
+    """
+    import torch
+
+    batch = random_batch(Shape(2, min(16, config.positions)), config.vocabulary)
+    return {name: torch.from_numpy(values) for name, values in zip(INPUTS, batch, strict=True)}

@@ -4,10 +4,7 @@ from pathlib import Path
 
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.inputs import Ids, Logits, Run
-from bibert.rivals.models import random_bert
-
-INPUTS = ("input_ids", "attention_mask")
-LEAST_TRACED = 2  # torch.export takes an axis of length 1 for a constant
+from bibert.rivals.models import INPUTS, example_inputs, random_bert
 
 
 def build_fp32(config: PackedConfig, folder: Path) -> Path:
@@ -23,11 +20,10 @@ def _export(config: PackedConfig, path: Path) -> None:
 
     model = random_bert(config)
     model.set_attn_implementation("eager")  # what the fused one exports to is up to 10 % slower here
-    ids = torch.zeros(LEAST_TRACED, LEAST_TRACED, dtype=torch.long)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.positions)}
     torch.onnx.export(
         model,
-        kwargs=dict.fromkeys(INPUTS, ids),
+        kwargs=example_inputs(config),
         f=path,
         dynamo=True,
         external_data=False,

@@ -11,9 +11,8 @@ from typing import Any
 
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.inputs import Ids, Logits, Run, Shape, random_batch
-from bibert.rivals.models import random_bert
+from bibert.rivals.models import INPUTS, example_inputs, random_bert
 
-INPUTS = ("input_ids", "attention_mask")
 CALIBRATION_LENGTHS = (128, 64, 32, 16, 8)
 CALIBRATION_BATCHES = 30
 
@@ -24,17 +23,9 @@ def build_fp32(config: PackedConfig, folder: Path) -> Path:
 
     path = folder / "openvino-fp32.xml"
     if not path.exists():
-        ids, mask = map(_tensor, random_batch(Shape(2, min(16, config.positions)), config.vocabulary))
-        example = dict(zip(INPUTS, (ids, mask), strict=True))
-        model = openvino.convert_model(_logits_only(random_bert(config)), example_input=example)
+        model = openvino.convert_model(_logits_only(random_bert(config)), example_input=example_inputs(config))
         openvino.save_model(model, path, compress_to_fp16=False)
     return path
-
-
-def _tensor(values: Ids) -> Any:
-    import torch
-
-    return torch.from_numpy(values)
 
 
 def _logits_only(model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The quickstart: the whole method on sentences the project generates itself, small enough for two minutes.
+"""The quickstart: the whole way from sentences the project generates itself to a packed file, in two minutes.
 
 The sentences have negation, contrast and word order, so that counting words is not enough to label them; how far
 counting gets is measured beside the models. Printing is the command's business (`cli.quickstart`).
@@ -12,12 +12,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from transformers import TrainerCallback, set_seed
 
-from bibert.data.examples import TextData
+from bibert.data.examples import Split, TextData
 from bibert.data.synthetic import synthetic_reviews
 from bibert.data.tokenizer import train_tokenizer
+from bibert.export import pack
 from bibert.nn.config import BiBertConfig
-from bibert.nn.loading import Classifier
+from bibert.nn.loading import Classifier, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
+from bibert.packed.file import save
 from bibert.training.distiller import distill
 from bibert.training.recipe import Recipe
 from bibert.training.run import save_classifier
@@ -28,21 +30,25 @@ LAYERS, CHANNELS, HEADS = 2, 128, 4
 TEACHER = Recipe(learning_rate=5e-4, epochs=4, batch_size=32, max_length=64, eval_every=250)
 STUDENT = Recipe(learning_rate=1e-3, epochs=2, batch_size=32, max_length=64, eval_every=250)
 STUDENTS = ("baseline", "bibert")
+SHIPPED = "bibert"  # the student that is packed
+PACKED_NAME = "model.bibert"
 
 Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the training of the model so called
 
 
 @dataclass(frozen=True)
 class Quickstart:
-    """What the quickstart found: dev accuracy of counting words, of the teacher, of each student."""
+    """What the quickstart found: dev accuracy of counting words, of the teacher, of each student; the packed file."""
 
     bag_of_words: float
     teacher: float
     students: Mapping[str, float]
+    packed: Path
+    dev: Split
 
 
 def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
-    """Generate sentences, train a tokenizer and a teacher, distill each student; everything goes to `output`.
+    """Generate sentences, train a tokenizer and a teacher, distill each student, pack one; all goes to `output`.
 
     Args:
         output: folder of the runs; a killed quickstart goes on.
@@ -59,10 +65,16 @@ def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
         scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
         for scheme in STUDENTS
     }
+    packed = output / PACKED_NAME
+    about = {"data": "generated sentences", "seed": seed}
+    student = load_classifier(output / SHIPPED / "model")
+    save(pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), packed)
     return Quickstart(
         bag_of_words=bag_of_words_accuracy(data),
         teacher=taught["dev_accuracy"],
         students={scheme: metrics["dev_accuracy"] for scheme, metrics in learned.items()},
+        packed=packed,
+        dev=data.dev["dev"],
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from bibert.data.columns import Columns
 from bibert.errors import BibertError, DataError, MissingExtraError
-from bibert.runtime import parquet, text_tables
-from bibert.runtime.lines import MOST_CHARACTERS, Decoding
-from bibert.runtime.rows import Reading, Scorer
-from bibert.runtime.tables import form_of, open_output, open_table, score_table
+from bibert.scoring import parquet, text_tables
+from bibert.scoring.lines import MOST_CHARACTERS, Decoding
+from bibert.scoring.rows import Reading, Scorer
+from bibert.scoring.tables import form_of, open_output, open_table, score_table
 
 
 def lengths(texts):

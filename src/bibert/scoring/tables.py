@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from bibert.errors import DataError, EngineError, did_you_mean
 from bibert.files import write_whole
-from bibert.runtime.lines import Input, open_input
-from bibert.runtime.parquet import ParquetTable
-from bibert.runtime.rows import Reading, Scorer, Table, Text, Value, parts_of
-from bibert.runtime.text_tables import CsvTable, JsonLines, PlainTexts, PlainTextsAsJson, TsvTable
+from bibert.scoring.lines import Input, open_input
+from bibert.scoring.parquet import ParquetTable
+from bibert.scoring.rows import Reading, Scorer, Table, Text, Value, parts_of
+from bibert.scoring.text_tables import CsvTable, JsonLines, PlainTexts, PlainTextsAsJson, TsvTable
 
 if TYPE_CHECKING:
     from bibert.runtime.classifier import TextClassifier

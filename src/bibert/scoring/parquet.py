@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 from bibert.data.columns import find_text_columns
 from bibert.data.readers import Table as NamedColumns
 from bibert.errors import DataError, one_line, require_extra
-from bibert.runtime.lines import Input
-from bibert.runtime.rows import Chunk, Reading, Text, Value, Write, as_text, check_new_columns, text_of
+from bibert.scoring.lines import Input
+from bibert.scoring.rows import Chunk, Reading, Text, Value, Write, as_text, check_new_columns, text_of
 
 
 class ParquetTable:
@@ -33,7 +33,8 @@ class ParquetTable:
     @property
     def share(self) -> float | None:
         """How many of the rows have been read, from 0 to 1."""
-        return self._read_rows / max(1, self._file.metadata.num_rows)
+        rows: int = self._file.metadata.num_rows
+        return self._read_rows / max(1, rows)
 
     def chunks(self, most_rows: int) -> Iterator[Chunk]:
         """The rows, at most so many at a time; one group of rows is in memory."""

@@ -18,8 +18,8 @@ from bibert.data.columns import Columns, find_text_columns
 from bibert.data.readers import Table as NamedColumns
 from bibert.data.readers import broken_row, check_width, checked_header, json_object
 from bibert.errors import DataError
-from bibert.runtime.lines import MOST_CHARACTERS, Input
-from bibert.runtime.rows import (
+from bibert.scoring.lines import MOST_CHARACTERS, Input
+from bibert.scoring.rows import (
     Chunk,
     Reading,
     Text,

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Protocol
 
 from bibert.data.columns import Columns
 from bibert.errors import DataError
-from bibert.runtime.lines import Decoding
+from bibert.scoring.lines import Decoding
 
 Text = str | tuple[str, str]  # a text, or a text and its pair
 Value = str | float
@@ -101,4 +101,6 @@ def check_new_columns(new: Iterable[str], old: Iterable[str], where: str) -> Non
     """Refuse to write two columns of one name."""
     taken = set(old).intersection(new)
     if taken:
-        raise DataError(f"{where}: has a column {min(taken)!r} already; give the new columns a prefix, such as predicted_")
+        raise DataError(
+            f"{where}: has a column {min(taken)!r} already; give the new columns a prefix, such as predicted_"
+        )

@@ -1,0 +1,254 @@
+"""`bibert predict` as a user calls it: texts, standard input, files, and everything that can go wrong on the way."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet
+import pytest
+
+import bibert as package
+from bibert.errors import EngineError
+from bibert.packed.file import load, save
+from bibert.runtime import classifier as classifiers
+
+TEXTS = ["a gorgeous film", "dull", "", "not a bad film at all , but not good either", "unwatchable"]
+HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "pandas", "pyarrow", "huggingface_hub"}
+
+
+@pytest.fixture(scope="session")
+def answers(packed_file):
+    """What the library says of `TEXTS`."""
+    with classifiers.load(packed_file) as classifier:
+        return classifier.predict(TEXTS)
+
+
+@pytest.fixture
+def predict(bibert, packed_file, capsysbinary):
+    """The exit code, standard output and standard error of a call."""
+
+    def call(*words):
+        code = bibert("predict", "--model", packed_file, *words)
+        captured = capsysbinary.readouterr()
+        return code, captured.out.decode(), captured.err.decode()
+
+    return call
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Replace standard input by some bytes."""
+
+    def give(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def plain(answers, texts=TEXTS):
+    rows = zip(answers, texts, strict=True)
+    return "".join(f"{answer['label']}\t{answer['score']:.4f}\t{text}\n" for answer, text in rows)
+
+
+def started(packed_file, *words, **options):
+    """The program in a process of its own."""
+    command = [sys.executable, "-m", "bibert", "predict", "--model", packed_file, *words]
+    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, **options)
+
+
+def test_texts_are_answered_with_label_score_and_text(predict, answers):
+    assert predict(*TEXTS) == (0, plain(answers), "")
+
+
+def test_lines_of_standard_input_are_answered_line_by_line(predict, stdin, answers):
+    stdin("\n".join(TEXTS).encode())
+    assert predict() == (0, plain(answers), "")
+    stdin("\r\n".join(TEXTS).encode() + b"\r\n")
+    assert predict("--input", "-") == (0, plain(answers), "")
+
+
+def test_nothing_in_is_nothing_out(predict, stdin):
+    stdin(b"")
+    assert predict() == (0, "", "")
+
+
+def test_answers_can_be_json_lines_with_all_probabilities(predict, answers):
+    code, out, _ = predict(*TEXTS, "--json", "--proba")
+    assert code == 0
+    for line, text, answer in zip(out.splitlines(), TEXTS, answers, strict=True):
+        values = json.loads(line)
+        assert (values["text"], values["label"]) == (text, answer["label"])
+        assert values["score"] == pytest.approx(answer["score"], rel=1e-6)
+        assert values["score_negative"] + values["score_positive"] == pytest.approx(1)
+
+
+def test_a_pair_is_one_text_for_the_model(predict, packed_file):
+    code, out, _ = predict("a film", "a book", "--pair", "dull", "--pair", "fine", "--json")
+    assert code == 0
+    values = [json.loads(line) for line in out.splitlines()]
+    with classifiers.load(packed_file) as classifier:
+        expected = classifier.predict(["a film", "a book"], ["dull", "fine"])
+    assert [value["text_pair"] for value in values] == ["dull", "fine"]
+    assert [value["score"] for value in values] == pytest.approx([answer["score"] for answer in expected])
+
+
+def test_a_text_that_starts_with_a_dash_is_a_text(predict):
+    assert predict("--", "-5 stars")[1].endswith("\t-5 stars\n")
+
+
+def test_a_csv_file_keeps_its_columns_and_order(predict, tmp_path, answers):
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "review", "label"], *([n, text, "?"] for n, text in enumerate(TEXTS))])
+    options = ["--input", tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--prefix", "predicted_"]
+    code, out, error = predict(*options)
+    assert (code, out) == (0, "")
+    assert error == f"{tmp_path / 'out.csv'}: 5 rows\n"
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "review", "label", "predicted_label", "predicted_score"]
+    assert [row["id"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [row["predicted_label"] for row in rows] == [answer["label"] for answer in answers]
+
+
+def test_standard_input_can_be_a_table(predict, stdin):
+    stdin(b'{"body": "dull", "reply": "why"}\n')
+    code, out, _ = predict("--format", "jsonl", "--text-column", "body", "--pair-column", "reply", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == ["body", "reply", "label", "score"]
+
+
+def test_parquet_goes_to_parquet(predict, tmp_path, answers):
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "n": [1, 2, 3, 4, 5]}), tmp_path / "in.parquet")
+    assert predict("-i", tmp_path / "in.parquet", "-o", tmp_path / "out.parquet", "--proba")[0] == 0
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["text", "n", "label", "score", "score_negative", "score_positive"]
+    assert table.column("label").to_pylist() == [answer["label"] for answer in answers]
+
+
+def test_the_number_of_threads_changes_no_byte(predict, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(f"{text} {number}" for number in range(300) for text in TEXTS))
+    outputs = []
+    for threads in (1, 2, 7):
+        words = ["-i", tmp_path / "in.txt", "-o", tmp_path / f"{threads}.jsonl", "--json", "--proba"]
+        assert predict(*words, "--threads", threads)[0] == 0
+        outputs.append((tmp_path / f"{threads}.jsonl").read_bytes())
+    assert outputs[0].count(b"\n") == 1500
+    assert len(set(outputs)) == 1
+
+
+def test_skipped_rows_are_told_and_no_error(predict, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{"text": \n{"text": "caf\xe9"}\n{"text": "b"}\n')
+    code, out, error = predict("--input", tmp_path / "in.jsonl", "--on-error", "skip")
+    assert code == 0
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["a", "b"]
+    assert error.startswith(f"2 rows were skipped, the first because of {tmp_path / 'in.jsonl'}:2: broken JSON")
+
+
+REFUSED = {
+    "a text and a file": (["text", "--input", "in.csv"], "label one of them at a time"),
+    "a text and a form": (["text", "--format", "csv"], "label one of them at a time"),
+    "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 texts and 2 times --pair"),
+    "a pair without a text": (["--pair", "a"], "0 texts and 1 times --pair"),
+    "a missing file": (["--input", "no.csv"], "no.csv: no such file; the folder . has 'in.csv'"),
+    "a folder": (["--input", "."], ".: is a folder, not a file"),
+    "an unknown form": (["--input", "-", "--format", "xml"], "there is no form 'xml'"),
+    "the input as output": (["--input", "in.csv", "--output", "./in.csv"], "is the input itself"),
+    "another form": (["--input", "in.csv", "--output", "out.tsv"], "let its name end in .csv"),
+    "no folder for the output": (["--input", "in.csv", "--output", "no/out.csv"], "the folder no does not exist"),
+    "Parquet to a terminal": (["--input", "in.parquet"], "give --input and --output"),
+    "columns of lines": (["--text-column", "body"], "plain lines have no columns"),
+    "JSON of a table": (["--input", "in.csv", "--json"], "--json goes with texts and lines"),
+    "a column that is not there": (["--input", "in.csv", "--text-column", "txt"], "did you mean 'text'?"),
+    "our column is there": (["--input", "in.csv", "--prefix", "my_"], "has a column 'my_label' already"),
+    "not UTF-8": (["--input", "in.csv", "--prefix", "new_"], "in.csv:3: byte 0xe9 is not utf-8"),
+    "no such treatment": (
+        ["--input", "in.csv", "--on-error", "ignore"],
+        "on_error is 'ignore'; choose one of fail, skip",
+    ),
+    "a byte that is no text": (["caf\udce9"], "text 1: byte 0xe9 is not utf-8"),
+}
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_done_is_one_line_and_leaves_the_files_alone(predict, tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_bytes(b"text,my_label\nfine,1\ncaf\xe9,1\n")
+    code, out, error = predict(*words)
+    assert code == 2
+    assert out in ("", "text,my_label,new_label,new_score\n")  # the header, where no output file was asked for
+    assert error.startswith("bibert: error: ")
+    assert error.count("\n") == 1
+    assert says in error
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_broken_row_leaves_the_older_output_as_it_was(predict, tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"text\n" + b"fine\n" * 1000 + b"caf\xe9\n")
+    (tmp_path / "out.csv").write_text("older")
+    assert predict("-i", tmp_path / "in.csv", "-o", tmp_path / "out.csv")[0] == 2
+    assert (tmp_path / "out.csv").read_text() == "older"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+
+
+def test_a_model_that_is_not_there_is_one_line(bibert, capsys):
+    assert bibert("predict", "-m", "no.bibert", "text") == 2
+    assert capsys.readouterr().err == "bibert: error: no.bibert: there is no such file; check the spelling\n"
+
+
+def test_a_regression_has_one_score_and_no_label(packed_file, bibert, tmp_path, capsys):
+    packed = load(packed_file)
+    config = {**packed.config.to_dict(), "labels": 1}
+    tensors = {spec.name: packed.tensor(spec.name) for spec in packed.specs[:-1]}
+    tensors |= {name: tensors[name][:1] for name in ("classifier.weight", "classifier.bias")}
+    one = type(packed.config).from_dict(config)
+    path = tmp_path / "regression.bibert"
+    save(type(packed).from_tensors(one, ["stars"], 32, tensors, packed.tokenizer, {}), path)
+    assert bibert("predict", "-m", path, "a film", "--json") == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["text", "score"]
+    assert bibert("predict", "-m", path, "a film", "--proba") == EngineError.exit_code
+    assert "no probabilities" in capsys.readouterr().err
+
+
+def test_a_prediction_loads_nothing_heavy(packed_file):
+    code = (
+        "import sys; from bibert.cli.app import run\n"
+        f"try: run(['predict', '-m', {str(packed_file)!r}, 'a film'])\nexcept SystemExit: pass\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    answer, loaded = done.stdout.splitlines()
+    assert answer.endswith("\ta film")
+    assert "tokenizers" in loaded
+    assert HEAVY.isdisjoint(json.loads(loaded.replace("'", '"')))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
+def test_a_reader_that_has_gone_is_quiet(packed_file, tmp_path):
+    (tmp_path / "in.txt").write_text("a film\n" * 20_000)
+    with started(packed_file, "--input", tmp_path / "in.txt", stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline().endswith(b"\ta film\n")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+def test_ctrl_c_leaves_no_torn_output(packed_file, tmp_path):
+    (tmp_path / "in.txt").write_text("a film\n" * 400_000)
+    with started(packed_file, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt") as process:
+        while not list(tmp_path.glob(".out.txt.*.tmp")):  # it has begun to write
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""
+    assert process.returncode == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_the_library_has_the_same_entrance():
+    assert package.load is classifiers.load

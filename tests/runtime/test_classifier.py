@@ -1,0 +1,272 @@
+"""Texts to labels: the shapes and scores of transformers' pipeline, in the user's order, for any kind of input."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bibert
+from bibert.errors import EngineError, ModelFileError
+from bibert.packed.file import save
+from bibert.runtime.classifier import WINDOW, TextClassifier, load
+from bibert.runtime.engine import Engine, available_isas
+
+TEXTS = ["the film is good", "bad", "", "Café unable, [MASK]! " * 20, "中文 film", "hello world"]
+PAIRS = ["is it?", "the film is bad " * 9, "good", "", "film", "world"]
+
+
+@pytest.fixture(scope="module")
+def classifier(model_file):
+    return load(model_file)
+
+
+@pytest.fixture(scope="module")
+def regression(new_packed, tmp_path_factory):
+    path = tmp_path_factory.mktemp("regression") / "model.bibert"
+    save(new_packed(labels=1), path)
+    return load(path)
+
+
+def test_each_text_gets_a_label_and_its_probability(classifier):
+    found = classifier.predict(TEXTS)
+    probabilities = classifier.predict_proba(TEXTS)
+    assert [entry["label"] for entry in found] == [classifier.labels[place] for place in probabilities.argmax(axis=1)]
+    assert [entry["score"] for entry in found] == probabilities.max(axis=1).tolist()
+    assert {type(entry["score"]) for entry in found} == {float}
+    assert len({entry["label"] for entry in found}) > 1
+
+
+def test_probabilities_are_the_softmax_of_the_logits(classifier):
+    logits, probabilities = classifier.logits(TEXTS), classifier.predict_proba(TEXTS)
+    assert (logits.dtype, logits.shape) == (np.float32, (6, 3))
+    assert (probabilities.dtype, probabilities.shape) == (np.float64, (6, 3))
+    np.testing.assert_allclose(
+        np.log(probabilities[:, 0] / probabilities[:, 1]), logits[:, 0] - logits[:, 1], rtol=1e-5
+    )
+
+
+def test_answers_are_the_same_alone_and_in_the_order_of_the_texts(classifier):
+    alone = [classifier.predict(text)[0] for text in TEXTS]
+    assert classifier.predict(TEXTS * 100) == alone * 100  # more than a window
+    assert list(classifier.predict_stream(TEXTS * 3, window=4)) == alone * 3
+    assert np.array_equal(classifier.logits(TEXTS * 100), np.tile(classifier.logits(TEXTS), (100, 1)))
+
+
+@pytest.mark.parametrize("kind", [tuple, iter, np.array, lambda texts: (text for text in texts), dict.fromkeys])
+def test_anything_that_yields_texts_will_do(classifier, kind):
+    assert classifier.predict(kind(TEXTS)) == classifier.predict(TEXTS)
+
+
+def test_no_texts_have_no_answers(classifier):
+    assert classifier.predict([]) == classifier.predict([], []) == classifier([]) == []
+    assert classifier.logits([]).shape == classifier.predict_proba(iter([])).shape == (0, 3)
+
+
+def test_pairs_are_not_single_texts_and_may_be_single(classifier):
+    found = classifier.predict(TEXTS, PAIRS)
+    assert found != classifier.predict(TEXTS)
+    assert classifier.predict(iter(TEXTS), iter(PAIRS)) == found
+    assert classifier.predict(TEXTS[0], PAIRS[0]) == found[:1]
+    assert classifier.predict(list(zip(TEXTS, PAIRS, strict=True))) == found
+
+
+BAD = {
+    "fewer pairs than texts": ((TEXTS, PAIRS[:4]), "row 4: has no pair; texts and pairs must be equally many"),
+    "fewer texts than pairs": ((iter(TEXTS[:2]), iter(PAIRS)), "row 2: has no text"),
+    "a list and a single pair": ((TEXTS, "film"), "one of texts and pairs is a single text"),
+    "a text and a list of pairs": (("film", PAIRS), "one of texts and pairs is a single text"),
+    "a number among texts": (([*TEXTS, 3.0],), r"row 6: 3\.0 \(float\), must be a text"),
+    "a number among pairs": ((TEXTS, [*PAIRS[:5], None]), r"row 5: a pair with None \(NoneType\)"),
+    "nothing": ((None,), r"texts: None \(NoneType\) is not a list of texts"),
+    "pairs that are a number": ((TEXTS, 5), r"pairs: 5 \(int\) is not a list of texts"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_what_is_no_text_is_refused_with_its_number(classifier, arguments, message):
+    with pytest.raises(EngineError, match=message):
+        classifier.predict(*arguments)
+
+
+def test_the_number_of_a_bad_row_counts_all_windows(classifier):
+    stream = classifier.predict_stream(["film"] * 7 + [None], window=3)
+    assert len([next(stream) for _ in range(6)]) == 6
+    with pytest.raises(EngineError, match="row 7: None"):
+        next(stream)
+
+
+def test_a_stream_is_read_a_window_at_a_time(classifier):
+    read = []
+
+    def texts():
+        for number in range(10**9):
+            read.append(number)
+            yield TEXTS[number % len(TEXTS)]
+
+    stream = classifier.predict_stream(texts(), window=5)
+    assert read == []
+    assert [next(stream) for _ in range(6)] == classifier.predict(TEXTS)
+    assert len(read) == 10
+    next(classifier.predict_stream(texts()))
+    assert len(read) == 10 + WINDOW
+    with pytest.raises(EngineError, match="window is 0, must be 1 or more"):
+        classifier.predict_stream(TEXTS, window=0)
+
+
+def test_a_regression_has_values_and_no_probabilities(regression):
+    values = regression.logits(TEXTS)[:, 0].astype(float).tolist()
+    assert regression.predict(TEXTS) == [{"label": "negative", "score": value} for value in values]
+    assert regression(TEXTS[0], top_k=None) == [{"label": "negative", "score": values[0]}]
+    with pytest.raises(EngineError, match=r"regression \(1 label\), which has no probabilities"):
+        regression.predict_proba(TEXTS)
+
+
+def test_it_tells_what_it_is(classifier):
+    assert classifier.labels == ("negative", "neutral", "positive")
+    assert (classifier.max_length, classifier.about) == (32, {"seed": 5})
+    assert (classifier.config.hidden, classifier.isa) == (40, classifier.engine.isa)
+    assert classifier.isa in available_isas()
+
+
+def test_threads_and_isa_are_passed_on(model_file):
+    classifier = load(str(model_file), threads=1, isa="reference")
+    assert (classifier.engine.threads, classifier.isa) == (1, "reference")
+    assert classifier.predict(TEXTS * 10) == load(model_file).predict(TEXTS * 10)
+
+
+def test_a_closed_classifier_is_refused(model_file):
+    with load(model_file) as classifier:
+        assert classifier.predict(TEXTS)
+    with pytest.raises(EngineError, match="closed"):
+        classifier.predict(TEXTS)
+
+
+def test_a_folder_with_one_packed_file_is_loaded_and_one_with_several_is_not(model_file, tmp_path):
+    assert load(model_file.parent).labels == load(model_file).labels
+    with pytest.raises(ModelFileError, match=r"has 0 files that end in \.bibert, must have 1; bibert pack makes one"):
+        load(tmp_path)
+    for name in ("b.bibert", "a.bibert"):
+        (tmp_path / name).write_bytes(model_file.read_bytes())
+    with pytest.raises(ModelFileError, match=r"has 2 files .* must have 1; give one, such as .*a\.bibert"):
+        load(tmp_path)
+
+
+def test_a_tokenizer_that_does_not_fit_names_the_file(new_packed, tmp_path):
+    save(new_packed(tokenizer=b"garbage"), tmp_path / "model.bibert")
+    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: cannot be read"):
+        load(tmp_path / "model.bibert")
+    save(new_packed(vocabulary=50), tmp_path / "model.bibert")
+    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: has \d+ tokens, .* has 50 rows"):
+        load(tmp_path / "model.bibert")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory, save_untrained):
+    """A student as transformers' pipeline, and as a packed file."""
+    from transformers import pipeline
+
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+
+    folder = tmp_path_factory.mktemp("student")
+    labels = dict(enumerate(("bad", "fair", "good")))
+    save_untrained(folder, [*TEXTS, *PAIRS], scheme="bibert", id2label=labels, initializer_range=0.5)
+    student = load_classifier(folder)
+    save(pack(student, max_length=64), folder / "student.bibert")
+    student.model.eval()
+    theirs = pipeline("text-classification", model=student.model, tokenizer=student.tokenizer)
+    return theirs, load(folder)
+
+
+def dicts():
+    return [{"text": text, "text_pair": pair} for text, pair in zip(TEXTS[:3], PAIRS[:3], strict=True)]
+
+
+CALLS = {
+    "a text": lambda pipe: pipe(TEXTS[0]),
+    "a text, all labels": lambda pipe: pipe(TEXTS[0], top_k=None),
+    "a text, one label": lambda pipe: pipe(TEXTS[0], top_k=1),
+    "a list": lambda pipe: pipe(TEXTS[:3]),
+    "a list of one": lambda pipe: pipe(TEXTS[:1]),
+    "a list, two labels": lambda pipe: pipe(TEXTS[:3], top_k=2),
+    "a list, one label": lambda pipe: pipe(TEXTS[:3], top_k=1),
+    "a pair": lambda pipe: pipe(dicts()[0]),
+    "a pair, all labels": lambda pipe: pipe(dicts()[0], top_k=None),
+    "a text in a dictionary": lambda pipe: pipe({"text": TEXTS[0]}),
+    "pairs": lambda pipe: pipe(dicts()),
+    "pairs, all labels": lambda pipe: pipe(dicts(), top_k=None),
+    "sigmoid": lambda pipe: pipe(TEXTS[:3], top_k=None, function_to_apply="sigmoid"),
+    "none": lambda pipe: pipe(TEXTS[:3], function_to_apply="none"),
+    "softmax": lambda pipe: pipe(TEXTS[0], function_to_apply="softmax"),
+    "a generator": lambda pipe: list(pipe(text for text in TEXTS[:3])),
+}
+
+
+def assert_alike(found, expected):
+    """Equal shapes and labels; scores that differ by float32's rounding of theirs."""
+    if isinstance(expected, list):
+        assert isinstance(found, list)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_alike(one, other)
+    else:
+        assert found.keys() == expected.keys() == {"label", "score"}
+        assert found["label"] == expected["label"]
+        assert found["score"] == pytest.approx(expected["score"], abs=1e-6)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_a_call_answers_as_the_pipeline_of_transformers(both, call):
+    theirs, ours = both
+    assert_alike(call(ours), call(theirs))
+
+
+def test_the_student_tells_the_labels_apart(both):
+    _, ours = both
+    assert len({entry["label"] for entry in ours.predict([*TEXTS, *PAIRS])}) > 1
+
+
+def test_a_generator_gives_an_iterator(classifier):
+    answers = classifier(text for text in TEXTS)
+    assert inspect.isgenerator(answers)
+    assert list(answers) == classifier.predict(TEXTS)
+
+
+def test_an_option_without_such_a_value_is_refused(classifier):
+    with pytest.raises(EngineError, match="top_k is 0, must be 1 or more, or None for all 3 labels"):
+        classifier(TEXTS, top_k=0)
+    with pytest.raises(EngineError, match="function_to_apply is 'tanh'"):
+        classifier(TEXTS, function_to_apply="tanh")
+    with pytest.raises(EngineError, match=r"keys \['sentence'\], must have 'text'"):
+        classifier({"sentence": "film"})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_children_of_fork_go_on_predicting(classifier):
+    expected, children = classifier.predict(TEXTS * 20), []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if classifier.predict(TEXTS * 20) == expected else 1)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+
+
+def test_from_import_to_label_nothing_heavy_is_loaded(model_file):
+    code = (
+        "import json, sys, bibert\n"
+        f"bibert.load({str(model_file)!r}).predict('a film')\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    heavy = {"torch", "transformers", "huggingface_hub", "typer", "rich", "safetensors", "datasets", "pandas", "scipy"}
+    assert set(json.loads(done.stdout)) & heavy == set()
+
+
+def test_the_public_names_are_these():
+    assert (bibert.load, bibert.TextClassifier, bibert.Engine) == (load, TextClassifier, Engine)

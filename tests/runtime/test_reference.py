@@ -1,0 +1,231 @@
+"""The numpy reference: each step against arithmetic on plain numbers, and what it refuses. Torch agrees in parity/."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bibert.errors import EngineError, NumericError
+from bibert.packed.bits import pack_rows, unpack_rows
+from bibert.packed.file import PackedModel
+from bibert.packed.schema import SITES
+from bibert.runtime import reference
+
+DRAW = np.random.default_rng(0)
+IDS = DRAW.integers(0, 60, (4, 18))
+TYPES = DRAW.integers(0, 2, (4, 18))
+MASK = (DRAW.random((4, 18)) < 0.7).astype(int)
+MASK[:, 0] = 1
+
+
+def with_tensors(packed: PackedModel, changes: dict[str, np.ndarray], **config: object) -> PackedModel:
+    """The model with other values in some tensors, and parts that it did not have."""
+    tensors = {spec.name: packed.tensor(spec.name) for spec in packed.specs[:-1]} | changes
+    shape = replace(packed.config, **config)
+    return PackedModel.from_tensors(shape, packed.labels, packed.max_length, tensors, packed.tokenizer, {})
+
+
+def same_bits(found: np.ndarray, expected: np.ndarray) -> bool:
+    return found.dtype == expected.dtype == np.float32 and found.tobytes() == expected.tobytes()
+
+
+def plus_minus(bits: np.ndarray) -> np.ndarray:
+    return np.where(bits, 1, -1)
+
+
+@pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
+def test_the_dot_of_signs_is_the_product_of_plus_and_minus_ones(inputs):
+    bits, weight = DRAW.random((5, inputs)) < 0.5, DRAW.random((7, inputs)) < 0.5
+    found = reference.DOTS["sign"](bits, pack_rows(weight))
+    np.testing.assert_array_equal(found, plus_minus(bits) @ plus_minus(weight).T)
+
+
+@pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
+def test_the_dot_of_bools_is_the_product_of_zeros_and_ones_with_plus_and_minus_ones(inputs):
+    bits, weight = DRAW.random((5, inputs)) < 0.5, DRAW.random((7, inputs)) < 0.5
+    found = reference.DOTS["bool"](bits, pack_rows(weight))
+    np.testing.assert_array_equal(found, bits.astype(int) @ plus_minus(weight).T)
+
+
+def test_the_context_is_the_sum_of_the_values_of_real_keys_whose_score_reaches_the_threshold(new_packed):
+    least = np.array([-2, 4], dtype=np.int32)
+    plain = new_packed(layers=1)
+    packed = with_tensors(plain, {"layers.0.score_threshold": least}, score_thresholds=True)
+    layer = reference.trace(packed, IDS, MASK, TYPES).layers[0]
+    heads = [plus_minus(bits).reshape(4, 18, 2, 20) for bits in (layer.query, layer.key, layer.value)]
+    scores = np.einsum("bqhd,bkhd->bhqk", heads[0], heads[1])
+    weights = (scores >= least[:, None, None]) & (MASK == 1)[:, None, None, :]
+    context = np.einsum("bhqk,bkhd->bqhd", weights.astype(int), heads[2]).reshape(4, 18, 40)
+    np.testing.assert_array_equal(layer.context, context >= 0)
+
+
+def test_the_embedding_adds_the_token_type_before_the_position(new_packed):
+    packed = new_packed()
+    words, big = packed.config.vocabulary, 2.0**25
+    changes = {
+        "embeddings.word.bits": pack_rows(np.ones((words, 40), dtype=bool)),
+        "embeddings.word.scale": np.full(words, big, dtype=np.float32),
+        "embeddings.token_type": np.full((2, 40), -big, dtype=np.float32),
+        "embeddings.position": np.eye(64, 40, dtype=np.float32),  # 2^25 + 1 would be rounded to 2^25
+        "embeddings.norm.weight": np.ones(40, dtype=np.float32),
+        "embeddings.norm.bias": np.zeros(40, dtype=np.float32),
+    }
+    embedding = reference.trace(with_tensors(packed, changes), IDS[:, :3]).embedding
+    np.testing.assert_array_equal(embedding[0].argmax(axis=-1), [0, 1, 2])
+    assert embedding.max() > 6  # one channel of 40 stands out: √39
+
+
+def test_layer_norm_is_layer_norm(new_packed):
+    packed = new_packed()
+    x = DRAW.standard_normal((2, 3, 40)).astype(np.float32)
+    found = reference._layer_norm(packed, "embeddings.norm", x, np.ones((2, 3), dtype=bool))
+    wide = x.astype(np.float64)
+    normed = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-12)
+    expected = normed * packed.tensor("embeddings.norm.weight") + packed.tensor("embeddings.norm.bias")
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # the statistics are on a grid of 2^-16
+
+
+def test_layer_norm_does_not_depend_on_the_order_of_its_sums(new_packed):
+    plain = new_packed()
+    ones, zeros = np.ones(40, dtype=np.float32), np.zeros(40, dtype=np.float32)
+    packed = with_tensors(plain, {"embeddings.norm.weight": ones, "embeddings.norm.bias": zeros})
+    x = (100 * DRAW.standard_normal((1, 50, 40))).astype(np.float32)
+    real, order = np.ones((1, 50), dtype=bool), DRAW.permutation(40)
+    straight = reference._layer_norm(packed, "embeddings.norm", x, real)
+    shuffled = reference._layer_norm(packed, "embeddings.norm", x[..., order], real)
+    assert same_bits(shuffled, straight[..., order])
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.5, -511.75])
+def test_layer_norm_of_a_constant_row_is_the_bias(new_packed, value):
+    packed = new_packed()
+    x = np.full((1, 1, 40), value, dtype=np.float32)
+    found = reference._layer_norm(packed, "embeddings.norm", x, np.ones((1, 1), dtype=bool))
+    np.testing.assert_array_equal(found[0, 0], packed.tensor("embeddings.norm.bias"))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_threshold_of_zero_is_no_threshold(new_packed, site):
+    plain = new_packed()
+    zeros = new_packed(thresholds=(site,))
+    added = [spec for spec in zeros.specs if spec.name.endswith(".threshold")]
+    changes = {spec.name: np.zeros(spec.shape, dtype=np.float32) for spec in added}
+    changed = with_tensors(plain, changes, thresholds=(site,))
+    assert same_bits(reference.logits(changed, IDS), reference.logits(plain, IDS))
+
+
+def test_a_value_that_equals_its_threshold_is_a_one(new_packed):
+    packed = new_packed(layers=1, thresholds=("query",))
+    changes = {
+        "layers.0.query.scale": np.zeros(40, dtype=np.float32),
+        "layers.0.query.bias": packed.tensor("layers.0.query.threshold"),
+    }
+    assert reference.trace(with_tensors(packed, changes), IDS).layers[0].query.all()
+    above = np.nextafter(packed.tensor("layers.0.query.threshold"), np.float32(np.inf))
+    missed = with_tensors(packed, {**changes, "layers.0.query.threshold": above})
+    assert not reference.trace(missed, IDS).layers[0].query.any()
+
+
+def test_a_negative_zero_is_a_one(new_packed):
+    packed = new_packed(layers=1)
+    changes = {
+        "layers.0.value.scale": np.zeros(40, dtype=np.float32),
+        "layers.0.value.bias": np.full(40, -0.0, dtype=np.float32),
+    }
+    assert reference.trace(with_tensors(packed, changes), IDS).layers[0].value.all()
+
+
+def test_the_classifier_sums_channel_after_channel_and_adds_the_bias_last(new_packed):
+    packed = new_packed()
+    weight = np.zeros((3, 40), dtype=np.float32)
+    weight[:, :3] = [[2.0**60, 1, -(2.0**60)], [2.0**60, -(2.0**60), 1], [1, 0, 0]]
+    changes = {
+        "pooler.scale": np.zeros(40, dtype=np.float32),
+        "pooler.bias": np.full(40, 50, dtype=np.float32),  # tanh is exactly 1
+        "classifier.weight": weight,
+        "classifier.bias": np.array([2, 2, -1], dtype=np.float32),
+    }
+    found = reference.logits(with_tensors(packed, changes), IDS[:1])
+    np.testing.assert_array_equal(found, [[2, 3, 0]])
+
+
+def test_the_trace_ends_in_the_logits_and_has_every_layer(new_packed):
+    packed = new_packed()
+    trace = reference.trace(packed, IDS, MASK, TYPES)
+    assert same_bits(trace.logits, reference.logits(packed, IDS, MASK, TYPES))
+    assert trace.embedding.shape == (4, 18, 40)
+    assert [layer.ffn_hidden.shape for layer in trace.layers] == [(4, 18, 70)] * 2
+    assert trace.pooled.shape == (4, 40)
+    assert np.abs(trace.pooled).max() <= 1
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_neither_the_batch_nor_padding_nor_what_it_holds_changes_an_answer(new_packed, row):
+    packed = new_packed()
+    expected = reference.logits(packed, IDS, MASK, TYPES)[row : row + 1]
+    place = slice(row, row + 1)
+    assert same_bits(reference.logits(packed, IDS[place], MASK[place], TYPES[place]), expected)
+    ids, types = np.where(MASK, IDS, -100), np.where(MASK, TYPES, 9)
+    assert same_bits(reference.logits(packed, ids[place], MASK[place], types[place]), expected)
+
+
+def test_an_empty_batch_has_no_answers(new_packed):
+    assert reference.logits(new_packed(), np.empty((0, 5), dtype=int)).shape == (0, 3)
+
+
+BAD_INPUTS = {
+    r"input_ids: row 0, token 1 is 200, must be from 0 to \d+": {"input_ids": [[2, 200]]},
+    r"input_ids: row 1, token 0 is -1, must be from 0 to \d+": {"input_ids": [[2], [-1]]},
+    "token_type_ids: row 0, token 1 is 2, must be from 0 to 1": {"input_ids": [[2, 3]], "token_type_ids": [[0, 2]]},
+    "attention_mask: row 0, token 1 is 2, must be from 0 to 1": {"input_ids": [[2, 3]], "attention_mask": [[1, 2]]},
+    "input_ids has 65 tokens a row, the model 64 positions": {"input_ids": [[2] * 65]},
+    r"input_ids has shape \(2,\), must be \(sequences, tokens\)": {"input_ids": [2, 3]},
+    "input_ids has type float64, must be whole numbers": {"input_ids": [[2.0]]},
+    r"attention_mask has shape \(1, 1\), input_ids \(1, 2\)": {"input_ids": [[2, 3]], "attention_mask": [[1]]},
+    r"token_type_ids has shape \(1, 3\), input_ids \(1, 2\)": {"input_ids": [[2, 3]], "token_type_ids": [[0] * 3]},
+    "row 1: its first token is missing or masked": {"input_ids": [[2], [3]], "attention_mask": [[1], [0]]},
+    "row 0: its first token is missing or masked": {"input_ids": np.empty((2, 0), dtype=int)},
+}
+
+
+@pytest.mark.parametrize("message", BAD_INPUTS)
+def test_input_that_does_not_fit_is_refused(new_packed, message):
+    with pytest.raises(EngineError, match=message):
+        reference.logits(new_packed(), **BAD_INPUTS[message])
+
+
+@pytest.mark.parametrize("size", [512.0, -600.0, 3e38])
+def test_a_hidden_state_outside_the_grid_is_an_error_that_names_the_layer(new_packed, size):
+    bias = np.full(40, size, dtype=np.float32)
+    packed = with_tensors(new_packed(), {"layers.1.output.bias": bias})
+    with pytest.raises(
+        NumericError, match=r"layers\.1\.output_norm: an input reaches .*the fixed-point grid ends at 512"
+    ):
+        reference.logits(packed, IDS)
+
+
+def test_an_infinity_on_the_way_is_refused_without_a_warning(new_packed):
+    huge = np.full(40, 3e38, dtype=np.float32)
+    packed = with_tensors(new_packed(), {"layers.0.attention_output.scale": huge})
+    with pytest.raises(NumericError, match=r"layers\.0\.attention_norm: an input reaches inf"):
+        reference.logits(packed, IDS)
+
+
+def test_what_padding_computes_may_leave_the_grid(new_packed):
+    plain = new_packed()
+    position = plain.tensor("embeddings.position").copy()
+    position[10:] = 1e6
+    packed = with_tensors(plain, {"embeddings.position": position})
+    mask = np.tile(np.arange(18) < 10, (4, 1)).astype(int)
+    assert same_bits(reference.logits(packed, IDS, mask), reference.logits(plain, IDS[:, :10]))
+
+
+def test_the_words_of_the_file_are_what_is_looked_up(new_packed):
+    packed = new_packed()
+    ones = unpack_rows(packed.tensor("embeddings.word.bits")[7], 40)
+    rows = np.where(ones, 1, -1) * packed.tensor("embeddings.word.scale")[7]
+    rows = rows + packed.tensor("embeddings.token_type")[1] + packed.tensor("embeddings.position")[0]
+    normed = (rows - rows.mean()) / rows.std()
+    expected = normed * packed.tensor("embeddings.norm.weight") + packed.tensor("embeddings.norm.bias")
+    found = reference.trace(packed, [[7]], token_type_ids=[[1]]).embedding[0, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32 statistics against exact ones

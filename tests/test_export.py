@@ -1,0 +1,330 @@
+"""Packing a student: what the file gets, that it agrees with the network, and what is refused with which words."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import bibert
+from bibert import export
+from bibert.data.examples import Split
+from bibert.errors import CheckpointError, NumericError, RecipeError, SchemeError
+from bibert.export import pack, verify
+from bibert.nn.functional import binarize_rows
+from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.schemes import SCHEMES
+from bibert.packed.bits import unpack_rows
+from bibert.packed.file import load, save
+from bibert.packed.header import Description
+from bibert.packed.header import encode as encode_header
+from bibert.packed.schema import PackedConfig, tensor_specs
+from bibert.runtime.engine import Encoded, Engine
+from bibert.runtime.text import TextEncoder
+
+TEXTS = ("a good film", "a bad film that nobody saw", "it was so good", "it was bad, so bad " * 20, "")
+PAIRS = ("really", "why is it so bad", "a film", "good", "it")
+ROWS = Split(TEXTS, None, (0, 1, 0, 1, 1), "reviews.csv")
+BITWISE = [name for name, scheme in SCHEMES.items() if scheme.is_bitwise]
+
+
+@pytest.fixture(scope="module")
+def new_classifier(save_untrained, tmp_path_factory):
+    """A factory of untrained classifiers with random biases; what it is given goes to the configuration."""
+
+    def make(**config) -> Classifier:
+        folder = save_untrained(tmp_path_factory.mktemp("student"), TEXTS, **({"scheme": "bibert"} | config))
+        classifier = load_classifier(folder)
+        random = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in classifier.model.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(0.1 * torch.randn(parameter.shape, generator=random))
+        return classifier
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def student(new_classifier):
+    return new_classifier()
+
+
+@pytest.fixture(scope="module")
+def packed(student):
+    return pack(student, ROWS, max_length=32)
+
+
+def network_logits(classifier, texts, pairs=None):
+    batch = classifier.tokenizer(
+        list(texts), pairs and list(pairs), truncation=True, max_length=32, padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        return classifier.model.eval()(**batch).logits.numpy()
+
+
+def test_the_file_gives_the_bits_of_the_network_from_text_on(student, packed, tmp_path):
+    save(packed, tmp_path / "student.bibert")
+    read = load(tmp_path / "student.bibert")
+    encoder = TextEncoder(read.tokenizer, read.config.vocabulary, read.max_length)
+    found = Engine.from_packed(read).logits_of(encoder.encode(TEXTS))
+    assert found.tobytes() == network_logits(student, TEXTS).tobytes()
+
+
+def test_pairs_are_checked_with_both_texts(student):
+    packed = pack(student, replace(ROWS, pairs=PAIRS), max_length=32)
+    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
+    found = Engine.from_packed(packed).logits_of(encoder.encode(list(zip(TEXTS, PAIRS, strict=True))))
+    assert found.tobytes() == network_logits(student, TEXTS, PAIRS).tobytes()
+
+
+def test_the_file_says_where_it_comes_from(student):
+    packed = pack(student, ROWS, max_length=32, about={"task": "reviews", "scheme": "what the caller thinks"})
+    generated = 5  # 1, 2, 3, 17 and 32 tokens
+    assert packed.about == {
+        "task": "reviews",
+        "scheme": "bibert",
+        "bibert": bibert.__version__,
+        "verified_rows": generated + len(ROWS),
+    }
+
+
+@pytest.mark.parametrize("rows", [None, Split((), None, (), "nothing.csv")], ids=["none", "empty"])
+def test_without_rows_generated_ones_are_checked(student, rows):
+    assert pack(student, rows, max_length=32).about["verified_rows"] == 5
+
+
+def test_the_config_and_the_labels_are_those_of_the_network(new_classifier):
+    labels = {0: "bad", 1: "so so", 2: "good"}
+    classifier = new_classifier(id2label=labels, layer_norm_eps=1e-5, max_position_embeddings=77, type_vocab_size=3)
+    packed = pack(classifier, max_length=16)
+    assert packed.labels == ("bad", "so so", "good")
+    assert packed.max_length == 16
+    assert packed.config == PackedConfig(
+        layers=2,
+        hidden=32,
+        heads=2,
+        head_size=16,
+        intermediate=64,
+        vocabulary=len(classifier.tokenizer),
+        positions=77,
+        token_types=3,
+        labels=3,
+        norm_eps=1e-5,
+    )
+
+
+def test_regression_has_one_label(new_classifier):
+    packed = pack(new_classifier(id2label={0: "score"}), max_length=16)
+    assert packed.labels == ("score",)
+    assert packed.config.labels == 1
+
+
+def test_bits_and_scales_are_those_the_network_computes_with(student, packed, monkeypatch):
+    monkeypatch.setattr(export, "ROWS_PER_CHUNK", 7)
+    in_chunks = export.tensors_of(student.model)
+    weights = {
+        "embeddings.word": student.model.bert.embeddings.word_embeddings.weight,
+        "layers.1.output": student.model.bert.encoder.layer[1].output.dense.weight,
+        "pooler": student.model.bert.pooler.dense.weight,
+    }
+    for name, weight in weights.items():
+        rows = binarize_rows(weight.detach())
+        np.testing.assert_array_equal(packed.tensor(f"{name}.bits"), in_chunks[f"{name}.bits"])
+        np.testing.assert_array_equal(packed.tensor(f"{name}.scale"), in_chunks[f"{name}.scale"])
+        np.testing.assert_array_equal(packed.tensor(f"{name}.scale"), rows.scale.squeeze(-1).numpy())
+        np.testing.assert_array_equal(unpack_rows(packed.tensor(f"{name}.bits"), weight.shape[1]), rows.levels > 0)
+
+
+def test_the_tokenizer_is_compact_and_leaves_cutting_and_padding_to_the_runtime(new_classifier):
+    classifier = new_classifier()
+    classifier.tokenizer("one call", truncation=True, max_length=5, padding="max_length")  # which the tokenizer keeps
+    raw = pack(classifier, max_length=16).tokenizer
+    values = json.loads(raw)
+    assert values["truncation"] is None
+    assert values["padding"] is None
+    assert raw == json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("name", BITWISE)
+def test_every_bitwise_scheme_can_be_packed(new_classifier, name):
+    packed = pack(new_classifier(scheme=name), ROWS, max_length=32)
+    assert packed.about["scheme"] == name
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in BITWISE])
+def test_every_other_scheme_is_refused_by_name(new_classifier, name):
+    with pytest.raises(SchemeError) as caught:
+        pack(new_classifier(scheme=name), max_length=16)
+    assert str(caught.value).startswith(f"scheme {name!r} cannot be packed: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    {
+        "full_precision": "it has 32-32-32 bits",
+        "ternarybert_2-2-1": "it has 2-2-1 bits",
+        "baseline": "its attention has a softmax",
+        "attention_sign_max_entropy": "its attention weights are 'sign'",
+    }.items(),
+)
+def test_the_reason_is_given_for(new_classifier, name, reason):
+    with pytest.raises(SchemeError, match=reason):
+        pack(new_classifier(scheme=name), max_length=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"split": True}, "every weight is the sum of two"),
+        ({"weight": "bwn"}, "it quantizes by bwn, sign, sign"),
+        ({"ffn_activation": "relu"}, "its second FFN layer takes sign after relu"),
+        ({"ffn_input": "bool"}, "its second FFN layer takes bool after gelu"),
+    ],
+)
+def test_a_scheme_of_ones_own_that_the_file_cannot_express_is_refused(new_classifier, changes, reason):
+    scheme = replace(SCHEMES["bibert"], name="mine", **changes).to_dict()
+    with pytest.raises(SchemeError, match=f"'mine' cannot be packed: {reason}"):
+        pack(new_classifier(scheme=scheme), max_length=16)
+
+
+@pytest.mark.parametrize(("levels", "quantizer"), [("sign", "sign"), ("bool", "bool")])
+def test_a_sign_or_bool_without_an_activation_can_be_packed(new_classifier, levels, quantizer):
+    scheme = replace(SCHEMES["bibert"], name="mine", ffn_activation="linear", ffn_input=quantizer).to_dict()
+    assert pack(new_classifier(scheme=scheme), ROWS, max_length=32).config.ffn_levels == levels
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert.embeddings.word_embeddings.weight",
+        "bert.embeddings.position_embeddings.weight",
+        "bert.encoder.layer.1.attention.self.key.weight",
+        "bert.encoder.layer.0.output.dense.bias",
+        "bert.encoder.layer.1.output.LayerNorm.weight",
+        "classifier.weight",
+    ],
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_refused_by_name(new_classifier, name, value):
+    classifier = new_classifier()
+    with torch.no_grad():
+        classifier.model.get_parameter(name).view(-1)[-1] = value
+    with pytest.raises(NumericError, match=f"'{name}' holds NaN or infinity"):
+        pack(classifier, max_length=16)
+
+
+def test_weights_of_half_precision_are_refused_by_name(new_classifier):
+    classifier = new_classifier()
+    classifier.model.bert.pooler.half()
+    with pytest.raises(CheckpointError, match=r"'bert.pooler.dense.weight' is torch.float16, must be torch.float32"):
+        pack(classifier, max_length=16)
+
+
+def test_a_head_that_is_too_wide_is_refused(new_classifier):
+    with pytest.raises(CheckpointError, match="does not fit a packed file: config: head_size is 65"):
+        pack(new_classifier(attention_head_size=65), max_length=16)
+
+
+def test_a_max_length_beyond_the_positions_is_refused(student):
+    with pytest.raises(RecipeError, match="max_length is 513, the model has 512 positions"):
+        pack(student, max_length=513)
+
+
+def test_a_max_length_that_the_special_tokens_fill_is_refused(student):
+    with pytest.raises(CheckpointError, match="adds 2 special tokens, the longest input has 2"):
+        pack(student, max_length=2)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(new_classifier):
+    classifier = new_classifier()
+    classifier.tokenizer.add_tokens(["onemore"])
+    with pytest.raises(CheckpointError, match=r"tokenizer: has \d+ tokens, the word embedding has \d+ rows"):
+        pack(classifier, max_length=16)
+
+
+def test_a_tokenizer_without_a_tokenizer_json_is_refused(student):
+    with pytest.raises(CheckpointError, match=r"str has no tokenizer\.json"):
+        pack(replace(student, tokenizer="not one of the fast ones"), max_length=16)
+
+
+def test_a_packed_model_of_another_network_is_refused(new_classifier, packed):
+    other = new_classifier()
+    with torch.no_grad():
+        other.model.classifier.bias[1] += 0.5
+    with pytest.raises(NumericError, match=r"generated: the engine gives \S+ for label 1 of row 0, the network \S+;"):
+        verify(other, packed, ROWS)
+
+
+def test_a_network_with_something_the_file_does_not_hold_is_refused(new_classifier):
+    classifier = new_classifier()
+    dense = classifier.model.bert.encoder.layer[1].output.dense
+    dense.register_forward_pre_hook(lambda _, inputs: (inputs[0] - 0.3,))
+    with pytest.raises(NumericError, match=r"of 10 rows differ|of 5 rows differ"):
+        pack(classifier, ROWS, max_length=32)
+
+
+@pytest.mark.parametrize("liar", ["engine", "numpy reference"])
+def test_one_wrong_bit_of_a_runtime_is_found(student, packed, liar, monkeypatch):
+    def lie(logits):
+        return lambda *inputs, **named: np.nextafter(logits(*inputs, **named), np.float32(np.inf))
+
+    if liar == "engine":
+        monkeypatch.setattr(Engine, "logits", lie(Engine.logits))
+    else:
+        monkeypatch.setattr(export.reference, "logits", lie(export.reference.logits))
+    with pytest.raises(NumericError, match=f"generated: the {liar} gives"):
+        verify(student, packed)
+
+
+def test_a_wrong_answer_on_a_real_row_names_the_file_and_the_row(student, packed, monkeypatch):
+    original, row = Engine.logits, 2
+    only = student.tokenizer(TEXTS[row])["input_ids"]
+
+    def lie(self, input_ids, **named):
+        logits = original(self, input_ids, **named)
+        logits[(input_ids[:, : len(only)] == only).all(axis=1), 0] += 1
+        return logits
+
+    monkeypatch.setattr(Engine, "logits", lie)
+    with pytest.raises(NumericError, match=r"reviews\.csv: the engine gives \S+ for label 0 of row 2, .* 1 of 5 rows"):
+        verify(student, packed, ROWS)
+
+
+def test_other_tokens_at_run_time_are_found(student, packed, monkeypatch):
+    three = Encoded(np.array([1, 2, 3], dtype=np.int32))
+    monkeypatch.setattr(TextEncoder, "encode", lambda _, rows: [three] * len(rows))
+    with pytest.raises(CheckpointError, match=r"reviews\.csv: row 0 has 5 tokens .* 3 with its tokenizer\.json"):
+        verify(student, packed, ROWS)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_packing_leaves_the_network_as_it_was(new_classifier, training):
+    classifier = new_classifier(hidden_dropout_prob=0.5)
+    before = {name: value.clone() for name, value in classifier.model.state_dict().items()}
+    classifier.model.train(training)
+    pack(classifier, ROWS, max_length=32)
+    assert classifier.model.training == training
+    assert all(torch.equal(value, before[name]) for name, value in classifier.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "heads", "most"), [(6, 384, 12, 4_500_000), (12, 768, 12, 16_900_000)], ids=["minilm", "base"]
+)
+def test_a_real_model_with_its_tokenizer_is_small(layers, hidden, heads, most, packed):
+    shape = PackedConfig(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=hidden // heads,
+        intermediate=4 * hidden,
+        vocabulary=30_522,
+        positions=512,
+        token_types=2,
+        labels=2,
+    )
+    tokenizer = 466_081  # bytes of the uncased tokenizer of BERT, as `pack` writes it
+    end = tensor_specs(shape, tokenizer)[-1]
+    header = encode_header(Description(shape, packed.labels, packed.max_length, packed.about), tokenizer)
+    assert len(header) + end.offset + end.nbytes <= most
