@@ -25,6 +25,10 @@ LIGHT_MODULES = [
     "bibert.data.glue",
     "bibert.data.tables",
     "bibert.nn.schemes",
+    "bibert.packed.file",
+    "bibert.rivals.benchmark",
+    "bibert.runtime.classifier",
+    "bibert.scoring.tables",
 ]
 
 

@@ -4,6 +4,7 @@
 // NaN, and every instruction set and number of threads gives the bits of the reference on one thread.
 //
 //   make fuzz    builds it with clang, AddressSanitizer and UndefinedBehaviorSanitizer, and runs it
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -145,10 +146,10 @@ bibert_status create(const char* isa, const bibert_config& config, Data& data, M
 class Batch {
  public:
   Batch(Choices& choices, const bibert_config& config) {
-    constexpr size_t kManyTokens = 130;  // enough for several groups of rows and several words of keys
+    const uint32_t most_tokens = choices.drawn(17) ? 200 : 20;  // 200 make several groups and several words of keys
     const uint32_t sequences = choices.below(choices.rarely(64) ? 80 : 4);
-    for (uint32_t i = 0; i < sequences && tokens_ < kManyTokens; ++i) {
-      lengths_.push_back(1 + choices.below(config.positions));
+    for (uint32_t i = 0; i < sequences && tokens_ < most_tokens; ++i) {
+      lengths_.push_back(1 + choices.below(std::min(config.positions, most_tokens)));
       tokens_ += lengths_.back();
     }
     ids_ = numbers(choices, config.vocabulary);

@@ -30,6 +30,7 @@ def rows(glue_folder) -> Split:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # every row alone, also through the two plain and slow runtimes
 def test_a_student_trained_on_sst2_gives_the_same_bits_on_all_dev_rows(
     student, rows, runtimes, assert_same_bits, tmp_path
 ):

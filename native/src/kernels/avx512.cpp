@@ -172,31 +172,39 @@ template <size_t kRows, class Output>
   }
 }
 
-// The part of the next group that is due while one of `turns` tiles is computed: the hardware does not see that the
-// stream goes on behind a group that is read once for every tile.
-void prefetch_part(const uint32_t* group, size_t lines, size_t turn, size_t turns) {
-  for (size_t line = lines * turn / turns; line < lines * (turn + 1) / turns; ++line)
+// std::min would be a function that the linker may share with files compiled for other CPUs.
+size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
+
+// A part of the next group of weights: the hardware does not see that the stream goes on behind a group, which is read
+// again for every tile.
+void prefetch(const uint32_t* group, size_t first_line, size_t end_line) {
+  for (size_t line = first_line; line < end_line; ++line)
     _mm_prefetch(reinterpret_cast<const char*>(group + line * kLineEntries), _MM_HINT_T0);
 }
 
 template <class Output>
 void multiply(const Product& product, const Output& output) {
-  constexpr void (*kComputeTile[kTileRows])(const Tile&, const Output&) = {
+  static constexpr void (*kComputeTile[kTileRows])(const Tile&, const Output&) = {
       compute_tile<1, Output>, compute_tile<2, Output>, compute_tile<3, Output>, compute_tile<4, Output>};
+  if (product.rows == 0) return;
   const size_t words = words_for(product.inputs);
-  const size_t group_entries = words * kStep;
-  const size_t turns = (product.rows + kTileRows - 1) / kTileRows;
+  const size_t lines = words * kStep / kLineEntries;
+  const size_t lines_per_row = (lines + product.rows - 1) / product.rows;
   const uint32_t* const activations = static_cast<const uint32_t*>(product.tiles);
   const uint32_t* group = static_cast<const uint32_t*>(product.panels);
-  for (size_t channel = 0; channel < padded(product.outputs); channel += kGroup, group += group_entries) {
-    const bool last = channel + kGroup == padded(product.outputs);
-    for (size_t turn = 0; turn < turns; ++turn) {
-      if (!last) prefetch_part(group + group_entries, group_entries / kLineEntries, turn, turns);
-      const size_t row = turn * kTileRows;
-      const size_t rows = product.rows - row < kTileRows ? product.rows - row : kTileRows;
+  size_t channel = 0;
+  for (; channel < product.outputs; channel += kGroup, group += words * kStep) {
+    const size_t next_lines = channel + kGroup < product.outputs ? lines : 0;
+    for (size_t row = 0; row < product.rows; row += kTileRows) {
+      const size_t rows = lesser(kTileRows, product.rows - row);
+      prefetch(group + words * kStep, row * lines_per_row, lesser(next_lines, (row + rows) * lines_per_row));
       kComputeTile[rows - 1]({activations + row * 2 * words, group, words, row, channel}, output);
     }
   }
+  // A group without a channel comes out as padding whatever the mismatches are.
+  constexpr __m512i kAny[kPanels] = {};
+  for (; channel < padded(product.outputs); channel += kGroup)
+    for (size_t row = 0; row < product.rows; ++row) output.store(row, channel, kAny);
 }
 
 struct BitRows {
