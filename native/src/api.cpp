@@ -1,4 +1,5 @@
 // The C API: exceptions stop here and become a status and a message.
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -17,7 +18,10 @@ struct bibert_model {
 
 namespace {
 
-thread_local std::string last_error;
+// A fixed array: saying that there is no memory must not need any.
+thread_local char last_error[512] = "";
+
+void set_last_error(const char* message) noexcept { std::snprintf(last_error, sizeof(last_error), "%s", message); }
 
 template <class Function>
 bibert_status guarded(const Function& function) noexcept {
@@ -25,10 +29,10 @@ bibert_status guarded(const Function& function) noexcept {
     function();
     return BIBERT_OK;
   } catch (const bibert::Error& error) {
-    last_error = error.what();
+    set_last_error(error.what());
     return error.status();
   } catch (const std::bad_alloc&) {
-    last_error = "out of memory";
+    set_last_error("out of memory");
     return BIBERT_NO_MEMORY;
   }
 }
@@ -52,7 +56,7 @@ extern "C" {
 
 uint32_t bibert_abi_version(void) { return BIBERT_ABI_VERSION; }
 
-const char* bibert_last_error(void) { return last_error.c_str(); }
+const char* bibert_last_error(void) { return last_error; }
 
 uint64_t bibert_data_size(const bibert_config* config) {
   uint64_t size = 0;

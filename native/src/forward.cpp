@@ -15,7 +15,7 @@ namespace bibert {
 namespace {
 
 constexpr size_t kGroupRows = 128;  // a group is closed when it has as many; one sequence may have more
-constexpr size_t kLeastRows = 8;   // a smaller block of rows is not worth a thread
+constexpr size_t kLeastRows = 8;    // a smaller block of rows is not worth a thread
 
 size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 

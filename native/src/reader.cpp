@@ -57,17 +57,17 @@ Buffer<uint64_t> Reader::bits(const std::string& name, size_t rows, size_t colum
   return out;
 }
 
-void Reader::read_floats(const std::string& name, size_t count, float* out) {
+void Reader::read_floats(const std::string& name, size_t first, size_t count, float* out) {
   std::memcpy(out, numbers_, count * sizeof(float));
   numbers_ += count * sizeof(float);
   for (size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(out[i])) refuse(name, i, "is not finite");
+    if (!std::isfinite(out[i])) refuse(name, first + i, "is not finite");
   }
 }
 
 Buffer<float> Reader::floats(const std::string& name, size_t count) {
   Buffer<float> out(padded(count));
-  read_floats(name, count, out.data());
+  read_floats(name, 0, count, out.data());
   return out;
 }
 
@@ -81,13 +81,13 @@ Buffer<float> Reader::scales(const std::string& name, size_t count) {
 
 Buffer<float> Reader::table(const std::string& name, size_t rows, size_t columns) {
   Buffer<float> out(rows * padded(columns));
-  for (size_t row = 0; row < rows; ++row) read_floats(name, columns, out.data() + row * padded(columns));
+  for (size_t row = 0; row < rows; ++row) read_floats(name, row * columns, columns, out.data() + row * padded(columns));
   return out;
 }
 
 Buffer<float> Reader::thresholds(const std::string& name, size_t count, bool present) {
   Buffer<float> out(padded(count));
-  if (present) read_floats(name, count, out.data());
+  if (present) read_floats(name, 0, count, out.data());
   for (size_t i = count; i < padded(count); ++i) out[i] = std::numeric_limits<float>::infinity();
   return out;
 }

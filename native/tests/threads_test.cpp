@@ -23,20 +23,20 @@
 namespace {
 
 std::atomic<int> threads_left{-1};  // how many may still be started; any number if negative
+std::atomic<int> threads_refused{0};
 
 }  // namespace
 
-#if defined(__SANITIZE_THREAD__)
-// A child of a process with threads may start its own, which is what is tested here.
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-#endif
-
 // Stands in front of the system's function, so that it can fail as under a limit of processes.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
-                              void* argument) {
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*start)(void*), void* argument) {
   using Function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pthread_create"));
-  if (threads_left == 0) return EAGAIN;
+  if (threads_left == 0) {
+    ++threads_refused;
+    return EAGAIN;
+  }
   if (threads_left > 0) --threads_left;
   return real(thread, attributes, start, argument);
 }
@@ -49,6 +49,15 @@ using harness::Random;
 
 constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 30, 40, 2, 3, 0, 0, BIBERT_FFN_SIGN, 1e-12};
 constexpr uint32_t kThreadCounts[] = {1, 2, 3, 5, 8, 300, 0};
+
+// ThreadSanitizer knows no threads behind a fork, and AddressSanitizer's malloc() may stay locked there for good.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kCanFork = false, kCanForkWhileBusy = false;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr bool kCanFork = true, kCanForkWhileBusy = false;
+#else
+constexpr bool kCanFork = true, kCanForkWhileBusy = true;
+#endif
 
 bool same(const Logits& a, const Logits& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -126,7 +135,7 @@ void test_fork(harness::Engine& engine, const Questions& questions, size_t forks
   std::atomic<bool> stop{false};
   std::thread busy([&] {
     Random random(7);
-    while (!stop) questions.ask(engine.model(), random);
+    while (kCanForkWhileBusy && !stop) questions.ask(engine.model(), random);
   });
   for (size_t i = 0; i < forks; ++i) {
     expect_in_child(
@@ -143,22 +152,21 @@ void test_fork(harness::Engine& engine, const Questions& questions, size_t forks
   busy.join();
 }
 
-void test_one_cpu(const bibert_model* model, const Questions& questions) {
-  expect_in_child(
-      [&] {
-        cpu_set_t allowed, one;
-        if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
-        CPU_ZERO(&one);
-        for (size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
-          if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
-        }
-        if (sched_setaffinity(0, sizeof(one), &one) != 0 || bibert::allowed_cpus() != 1) return false;
-        Random random(3);
-        bool right = true;
-        for (size_t i = 0; i < 100; ++i) right = right && questions.ask(model, random);
-        return right;
-      },
-      "one CPU");
+// Threads inherit the CPUs of the thread that starts them.
+void test_one_cpu(const harness::Bytes& data, const Questions& questions) {
+  std::thread([&] {
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    }
+    checks.expect(sched_setaffinity(0, sizeof(one), &one) == 0, "the test can bind itself to a CPU");
+    checks.expect(bibert::allowed_cpus() == 1, "the library sees that it has one CPU");
+    harness::Engine engine(kConfig, data, "");
+    Random random(3);
+    for (size_t i = 0; i < 100; ++i) checks.expect(questions.ask(engine.model(), random), "on one CPU");
+  }).join();
 }
 
 void test_no_threads(const harness::Bytes& data, const Questions& questions) {
@@ -169,6 +177,7 @@ void test_no_threads(const harness::Bytes& data, const Questions& questions) {
     for (size_t i = 0; i < 100; ++i) {
       checks.expect(questions.ask(engine.model(), random), "where " + std::to_string(left) + " threads can be started");
     }
+    checks.expect(threads_refused.exchange(0) > 0, "a thread is refused");
     threads_left = -1;
     for (size_t i = 0; i < 10; ++i) checks.expect(questions.ask(engine.model(), random), "with threads again");
   }
@@ -187,8 +196,8 @@ int main(int count, char** arguments) {
   harness::Engine engine(kConfig, data, "");
   const Questions questions(engine);
   checks.expect(engine.status() == BIBERT_OK, "the model of this test gives answers");
-  test_fork(engine, questions, 50);
-  test_one_cpu(engine.model(), questions);
+  if (kCanFork) test_fork(engine, questions, 50);
+  test_one_cpu(data, questions);
   test_no_threads(data, questions);
   return checks.finish("threads_test");
 }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from bibert.runtime import reference
 from bibert.runtime.engine import Engine, available_isas
@@ -69,8 +70,6 @@ def test_an_engine_on_its_own_choice_of_threads_and_isa_gives_the_same_bits(batc
 
 
 def test_every_layer_of_the_numpy_reference_has_the_bits_of_the_torch_trace(batch, pair):
-    import torch
-
     with torch.no_grad():
         theirs = pair.network(**{name: torch.from_numpy(array) for name, array in batch.items()}, trace=True).trace
     ours = reference.trace(pair.packed, **batch)

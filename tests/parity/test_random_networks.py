@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from bibert.packed.schema import FFN_LEVELS, SITES
 from bibert.runtime import reference
 
 ROUNDS = int(os.environ.get("BIBERT_PARITY_ROUNDS", "6"))  # random shapes; a few hundred for a thorough search
@@ -61,7 +62,13 @@ def test_random_shapes_give_the_bits_of_the_torch_graph(seed, new_pair, new_batc
     layers = int(random.choice([1, 1, 2, 3, random.integers(4, 13)]))
     hidden = int(random.integers(64, 769)) if layers < 4 else int(random.integers(64, 200))
     shape = bert(hidden, layers, heads, head_size, int(random.integers(1, 4 * hidden)))
-    pair = new_pair(seed, **shape, num_labels=int(random.integers(1, 6)), type_vocab_size=int(random.integers(1, 4)))
+    shape |= {"num_labels": int(random.integers(1, 6)), "type_vocab_size": int(random.integers(1, 4))}
+    parts = {
+        "thresholds": tuple(site for site in SITES if random.integers(2)),
+        "score_thresholds": bool(random.integers(2)),
+        "ffn_levels": str(random.choice(FFN_LEVELS)),
+    }
+    pair = new_pair(seed, parts if random.integers(2) else {}, **shape)
     longest = int(random.choice([16, 70, 200]))
     lengths = tuple(int(length) for length in random.integers(1, longest + 1, size=random.integers(1, 6)))
     batch = new_batch(pair, lengths, seed, holes=bool(random.integers(2)))

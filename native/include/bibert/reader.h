@@ -37,7 +37,8 @@ class Reader {
   Buffer<int32_t> integers(size_t count, bool present);
 
  private:
-  void read_floats(const std::string& name, size_t count, float* out);
+  // `first` is the number of the first of them in the tensor.
+  void read_floats(const std::string& name, size_t first, size_t count, float* out);
 
   const unsigned char* words_;
   const unsigned char* numbers_;

@@ -300,10 +300,11 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
 
 // ---- LayerNorm
 
+// Unsigned, because the sums of a row that is out of range may wrap around before it is refused.
 int64_t sum_lanes(__m256i lanes) {
-  int64_t values[4];
+  uint64_t values[4];
   store(values, lanes);
-  return values[0] + values[1] + values[2] + values[3];
+  return static_cast<int64_t>(values[0] + values[1] + values[2] + values[3]);
 }
 
 // What a row is centred on and multiplied by.

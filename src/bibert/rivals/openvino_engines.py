@@ -57,18 +57,30 @@ def _calibration(config: PackedConfig) -> Iterator[dict[str, Ids]]:
         yield dict(zip(INPUTS, random_batch(Shape(1, length), config.vocabulary, seed), strict=True))
 
 
-def load(path: Path, threads: int) -> Run:
-    """Read a model of this module; it is compiled anew whenever the shape of the input changes."""
-    import openvino
+def load_fp32(path: Path, threads: int) -> Run:
+    """Make the float32 model ready; without the hint a CPU that has bfloat16 would compute in that."""
+    return _load(path, {**_settings(threads), "INFERENCE_PRECISION_HINT": "f32"})
 
-    core = openvino.Core()
-    settings = {
+
+def load_int8(path: Path, threads: int) -> Run:
+    """Make the int8 model ready."""
+    return _load(path, _settings(threads))
+
+
+def _settings(threads: int) -> dict[str, Any]:
+    return {
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,  # a pinned thread cannot leave a core that the machine's other work has taken
-        "INFERENCE_PRECISION_HINT": "f32",  # else a CPU with bfloat16 would run another model than the file says
     }
+
+
+def _load(path: Path, settings: dict[str, Any]) -> Run:
+    """The model is compiled anew whenever the shape of the input changes: static shapes run up to 6 % faster."""
+    import openvino
+
+    core = openvino.Core()
     compiled: dict[tuple[int, ...], Any] = {}
 
     def run(ids: Ids, mask: Ids) -> Logits:

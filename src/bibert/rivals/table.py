@@ -42,8 +42,8 @@ _ROWS = (
     Rival("torch-int8", _TORCH, torch_engines.build_int8, torch_engines.load),
     Rival("onnx-fp32", _ONNX, onnx_engines.build_fp32, onnx_engines.load),
     Rival("onnx-int8", _ONNX, onnx_engines.build_int8, onnx_engines.load),
-    Rival("openvino-fp32", _OPENVINO, openvino_engines.build_fp32, openvino_engines.load),
-    Rival("openvino-int8", (*_OPENVINO, "nncf"), openvino_engines.build_int8, openvino_engines.load),
+    Rival("openvino-fp32", _OPENVINO, openvino_engines.build_fp32, openvino_engines.load_fp32),
+    Rival("openvino-int8", (*_OPENVINO, "nncf"), openvino_engines.build_int8, openvino_engines.load_int8),
 )
 RIVALS: Mapping[str, Rival] = MappingProxyType({rival.name: rival for rival in _ROWS})
 
