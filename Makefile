@@ -11,10 +11,10 @@ NATIVE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DB
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --test-dir
 FUZZ_INPUTS ?= 5000000
 
-.PHONY: help quickstart test test-native test-arm test-sanitizers fuzz bench-kernels assets lint format wheel clean
+.PHONY: help quickstart test test-native test-arm test-avx512 test-sanitizers fuzz bench-kernels assets lint format wheel check-wheel clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -38,6 +38,11 @@ test-arm: $(INSTALLED) ## Run them for 64-bit ARM under qemu (Debian: g++-aarch6
 	$(NATIVE) -B build/arm --toolchain native/cmake/aarch64.cmake
 	$(BIN)/cmake --build build/arm
 	$(CTEST) build/arm
+
+test-avx512: $(INSTALLED) ## Run them on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
+	$(NATIVE) -B build/static -DCMAKE_EXE_LINKER_FLAGS=-static
+	$(BIN)/cmake --build build/static
+	sh native/tests/emulate_avx512.sh build/static
 
 test-sanitizers: $(INSTALLED) ## Run them under the address, undefined-behaviour and thread sanitizers
 	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
@@ -73,7 +78,14 @@ format: $(INSTALLED) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 
 wheel: $(INSTALLED) ## Build the wheel into dist/
+	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+check-wheel: wheel ## Install the wheel in an environment without torch and label a text with the quickstart's model
+	$(PYTHON) -m venv --clear build/wheel-venv
+	build/wheel-venv/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	build/wheel-venv/bin/python -c 'import importlib.util as i; assert i.find_spec("torch") is None'
+	build/wheel-venv/bin/bibert predict --model quickstart/model.bibert "a gorgeous, witty film"
 
 clean: ## Remove the virtual environment and everything that was generated
 	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

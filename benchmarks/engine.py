@@ -62,6 +62,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         "machine": first["machine"],
         "rounds": first["rounds"],
         "shapes": first["shapes"],
+        "least_cpu_share": min(share for report in reports.values() for share in report["cpu_share"].values()),
         "architectures": {name: report["engines"] for name, report in reports.items()},
     }
 
@@ -73,7 +74,8 @@ def render(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if name != OURS)
     origin = (
         f"{results['command']}; commit {machine['commit']}, {machine['cpu']} ({machine['isa']}), "
-        f"threads: {machine['threads']}, Python {machine['python']}, {versions}, {machine['date']}."
+        f"threads: {machine['threads']}, never less than {results['least_cpu_share']:.0%} of a CPU, "
+        f"Python {machine['python']}, {versions}, {machine['date']}."
     )
     return "\n\n".join([*tables, origin])
 

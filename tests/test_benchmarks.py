@@ -57,7 +57,8 @@ def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
         "python": "3",
         "date": "today",
     }
-    results = {"machine": machine, "shapes": ["1x128"], "architectures": {"A": [missing, run]}, "command": "run"}
+    results = {"machine": machine, "least_cpu_share": 1.0, "command": "run"}
+    results |= {"shapes": ["1x128"], "architectures": {"A": [missing, run]}}
     assert load("engine").render(results).splitlines()[:4] == [
         "| A | file MB | memory MB | 1x128 ms |",
         "| --- | --- | --- | --- |",

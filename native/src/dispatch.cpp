@@ -51,9 +51,7 @@ uint64_t xcr0() {
 
 #endif
 
-}  // namespace
-
-std::vector<const Kernels*> available_kernels() {
+std::vector<const Kernels*> find_kernels() {
   std::vector<const Kernels*> found;
 #if defined(BIBERT_HAS_AVX512)
   if (can_run_avx512()) found.push_back(&kAvx512);
@@ -68,8 +66,16 @@ std::vector<const Kernels*> available_kernels() {
   return found;
 }
 
+}  // namespace
+
+// Asked once: in a virtual machine every cpuid leaves the machine, which takes longer than loading a small model.
+const std::vector<const Kernels*>& available_kernels() {
+  static const std::vector<const Kernels*> available = find_kernels();
+  return available;
+}
+
 const Kernels* choose_kernels() {
-  const std::vector<const Kernels*> available = available_kernels();
+  const std::vector<const Kernels*>& available = available_kernels();
   const char* wanted = std::getenv("BIBERT_ISA");
   if (wanted == nullptr || *wanted == '\0') return available.front();
   for (const Kernels* kernels : available) {

@@ -28,10 +28,10 @@ def run(*args):
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-@pytest.fixture
-def plans(monkeypatch):
+@pytest.fixture(params=[0.99])
+def plans(monkeypatch, request):
     """The plans that `compare` was given; it answers with a report of three engines, one of them missing."""
-    plans = []
+    plans, share = [], request.param
 
     def compare(_path, plan, _watch):
         plans.append(plan)
@@ -42,7 +42,7 @@ def plans(monkeypatch):
             Entry("onnx-int8", "", 23_200_000, 147_800_000, theirs),
             Entry("openvino-int8", "not installed: pip install openvino nncf"),
         )
-        return Report(CONFIG, "avx2", plan, entries)
+        return Report(CONFIG, "avx2", plan, entries, dict.fromkeys(plan.shapes, share))
 
     monkeypatch.setattr(benchmark, "compare", compare)
     return plans
@@ -80,6 +80,14 @@ def test_json_has_everything_and_nothing_else_is_on_stdout():
     assert found["machine"]["isa"] == "avx2"
     assert found["engines"][1]["timings"]["1x4"]["ratio"] == {"median": 6.25, "low": 6.0, "high": 6.5}
     assert found["engines"][2]["note"] == "not installed: pip install openvino nncf"
+
+
+@pytest.mark.parametrize(("plans", "warned"), [(0.99, False), (0.43, True)], indirect=["plans"])
+@pytest.mark.usefixtures("plans")
+def test_a_busy_machine_is_said_on_stderr(warned):
+    done = run("m.bibert", "--json")
+    assert ("had a CPU for 43% of the time" in done.stderr) is warned
+    assert json.loads(done.stdout)["file"] == "m.bibert"
 
 
 def test_bad_words_are_refused_before_anything_runs(plans):

@@ -3,14 +3,15 @@
 import pytest
 
 from bibert.rivals import timing
-from bibert.rivals.timing import summarize, take_turns
+from bibert.rivals.timing import QUIET, summarize, take_turns
 
 
 class Clock:
-    """Time that passes only when an engine is called."""
+    """Time that passes only when an engine is called, and `share` of it on a CPU."""
 
     def __init__(self):
         self.now = 0.0
+        self.share = 1.0
 
     def engine(self, *seconds):
         """An engine that takes the next of `seconds` at every call."""
@@ -26,6 +27,7 @@ class Clock:
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(timing.time, "process_time", lambda: clock.share * clock.now)
     return clock
 
 
@@ -37,7 +39,14 @@ def test_engines_take_turns_in_the_order_they_are_given():
 
 def test_neither_the_warm_up_nor_the_first_call_of_a_turn_counts(clock):
     calls = {"ours": clock.engine(9, 9, 8, 1, 8, 2), "theirs": clock.engine(9, 9, 8, 3, 8, 4)}
-    assert take_turns(calls, range(2)) == {"ours": [1.0, 2.0], "theirs": [3.0, 4.0]}
+    assert take_turns(calls, range(2)).seconds == {"ours": [1.0, 2.0], "theirs": [3.0, 4.0]}
+
+
+def test_a_busy_machine_shows_in_the_share_of_a_cpu(clock):
+    clock.share = 0.25
+    found = take_turns({"ours": clock.engine(*[1.0] * 6), "theirs": clock.engine(*[2.0] * 6)}, range(2))
+    assert found.cpu_share == pytest.approx(0.25)
+    assert found.cpu_share < QUIET
 
 
 def test_a_slow_moment_of_the_machine_hits_all_engines_of_a_round_and_cancels():

@@ -10,7 +10,7 @@
 namespace bibert {
 
 // Best first; the reference is always there and always last.
-std::vector<const Kernels*> available_kernels();
+const std::vector<const Kernels*>& available_kernels();
 
 // The best, or the one that the environment variable BIBERT_ISA names; null if that one is not available.
 const Kernels* choose_kernels();

@@ -19,9 +19,9 @@ constexpr size_t kTripleBits = 12;    // inputs that three look-ups cover
 constexpr size_t kChunkTriples = 20;  // 20 · 12 mismatches fit into a byte, 20 · 3276 into 16 bits (see add_chunk)
 constexpr size_t kTableBytes = 16;
 
-// bytes[a | b << 4][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one.
+// A table of 16 bytes for every a | b << 4; byte w: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one.
 struct Tables {
-  alignas(64) uint8_t bytes[256][kTableBytes];
+  alignas(64) uint8_t bytes[256 * kTableBytes];
 };
 
 constexpr unsigned popcount4(unsigned bits) { return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1); }
@@ -30,7 +30,7 @@ constexpr Tables make_tables() {
   Tables tables{};
   for (unsigned pair = 0; pair < 256; ++pair) {
     for (unsigned weight = 0; weight < kTableBytes; ++weight) {
-      tables.bytes[pair][weight] =
+      tables.bytes[pair * kTableBytes + weight] =
           static_cast<uint8_t>(popcount4((pair & 15) ^ weight) | popcount4((pair >> 4) ^ weight) << 4);
     }
   }
@@ -45,6 +45,7 @@ void store(void* to, __m256i value) { _mm256_storeu_si256(static_cast<__m256i*>(
 // ---- layouts
 
 size_t triples_for(size_t inputs) { return (inputs + kTripleBits - 1) / kTripleBits; }
+
 size_t nibble_pairs_for(size_t inputs) { return (3 * triples_for(inputs) + 1) / 2; }
 
 // Of the 32 channels of a panel, even bytes hold the first half and odd bytes the second: splitting a register into
@@ -132,12 +133,14 @@ constexpr size_t kCountsStride = kMostPanels * kPanel;
 
 // Mismatches of a block of rows and up to four panels.
 struct Counts {
-  alignas(64) uint16_t of[kMaxRows][kCountsStride];
+  alignas(64) uint16_t all[kMaxRows * kCountsStride];
+
+  uint16_t* of(size_t row) { return all + row * kCountsStride; }
 };
 
 // The nibbles of a few panels and one chunk of the inputs, one per byte, in the order of the look-ups.
 struct Chunk {
-  alignas(64) uint8_t nibbles[kChunkTriples * kMostPanels * 3][kPanel];
+  alignas(64) uint8_t nibbles[kChunkTriples * kMostPanels * 3 * kPanel];
 };
 
 template <size_t Panels>
@@ -146,7 +149,9 @@ void unpack_chunk(const uint8_t* panels, size_t panel_stride, size_t triples, Ch
   for (size_t panel = 0; panel < Panels; ++panel) {
     for (size_t pair = 0; pair < (3 * triples + 1) / 2; ++pair) {
       const __m256i both = load(panels + panel * panel_stride + pair * kPanel);
-      const auto place = [&](size_t nibble) { return chunk.nibbles[(nibble / 3 * Panels + panel) * 3 + nibble % 3]; };
+      const auto place = [&](size_t nibble) {
+        return chunk.nibbles + ((nibble / 3 * Panels + panel) * 3 + nibble % 3) * kPanel;
+      };
       store(place(2 * pair), _mm256_and_si256(both, low));
       if (2 * pair + 1 < 3 * triples) store(place(2 * pair + 1), _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
     }
@@ -162,7 +167,7 @@ struct Sums {
 };
 
 __m256i load_table(uint16_t offset) {
-  const uint8_t* table = kTables.bytes[0] + offset;
+  const uint8_t* table = kTables.bytes + offset;
   return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
 }
 
@@ -179,7 +184,7 @@ inline __attribute__((always_inline)) void add_triple(__m256i table0, __m256i ta
   __asm__ volatile("vpaddw %1, %0, %0" : "+x"(sums.lanes) : "x"(shifted));
 }
 
-// Adds the sums of a chunk to the counts of 32 channels of the two rows, or starts them.
+// Adds the sums of a chunk to the counts of 32 channels of both rows, or starts them.
 inline __attribute__((always_inline)) void add_counts(const Sums& sums, bool start, uint16_t* first_row,
                                                       uint16_t* second_row) {
   const __m256i even = _mm256_set1_epi16(255);
@@ -188,9 +193,7 @@ inline __attribute__((always_inline)) void add_counts(const Sums& sums, bool sta
   const __m256i counts[4] = {_mm256_and_si256(sums.first, even), odd_of_first, _mm256_and_si256(second, even),
                              _mm256_srli_epi16(second, 8)};
   uint16_t* places[4] = {first_row, first_row + kPanel / 2, second_row, second_row + kPanel / 2};
-  for (size_t i = 0; i < 4; ++i) {
-    store(places[i], start ? counts[i] : _mm256_add_epi16(load(places[i]), counts[i]));
-  }
+  for (size_t i = 0; i < 4; ++i) store(places[i], start ? counts[i] : _mm256_add_epi16(load(places[i]), counts[i]));
 }
 
 // Mismatches of a pair of rows and a few panels over one chunk of the inputs. Out of line, and with the panels unrolled
@@ -221,10 +224,10 @@ void count_mismatches(const Product& product, size_t first_output, Counts& count
   Chunk chunk;
   for (size_t start = 0; start < triples; start += share) {
     const size_t size = std::min(share, triples - start);
+    const uint16_t* tables = tiles + 3 * start;
     unpack_chunk<Panels>(panels + start * 3 / 2 * kPanel, stride, size, chunk);
-    for (size_t row = 0; row < product.rows; row += 2) {
-      const uint16_t* tables = tiles + row / 2 * 3 * triples + 3 * start;
-      add_chunk(tables, chunk.nibbles[0], size, start == 0, counts.of[row], std::make_index_sequence<Panels>());
+    for (size_t row = 0; row < product.rows; row += 2, tables += 3 * triples) {
+      add_chunk(tables, chunk.nibbles, size, start == 0, counts.of(row), std::make_index_sequence<Panels>());
     }
   }
 }
@@ -253,12 +256,12 @@ __m256i thresholds16(const int32_t* from) {
 void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_t* bits) {
   const size_t stride = padded(product.outputs) / 8;
   uint8_t* out = reinterpret_cast<uint8_t*>(bits);
-  for_panels(product, [&](size_t first, size_t panels, const Counts& counts) {
+  for_panels(product, [&](size_t first, size_t panels, Counts& counts) {
     for (size_t j = 0; j < panels; ++j) {
       const __m256i most_low = thresholds16(most_mismatches + first + j * kPanel);
       const __m256i most_high = thresholds16(most_mismatches + first + j * kPanel + kPanel / 2);
       for (size_t row = 0; row < product.rows; ++row) {
-        const uint16_t* at = counts.of[row] + j * kPanel;
+        const uint16_t* at = counts.of(row) + j * kPanel;
         const __m256i above_low = _mm256_cmpgt_epi16(load(at), most_low);
         const __m256i above_high = _mm256_cmpgt_epi16(load(at + kPanel / 2), most_high);
         const __m256i above = _mm256_permute4x64_epi64(_mm256_packs_epi16(above_low, above_high), 0xD8);
@@ -272,12 +275,12 @@ void linear_bits(const Product& product, const int32_t* most_mismatches, uint64_
 template <bool TwoPerMismatch, bool HasResidual>
 void scale_rows(const Product& product, const Affine& affine, float* values) {
   const size_t stride = padded(product.outputs);
-  for_panels(product, [&](size_t first, size_t panels, const Counts& counts) {
+  for_panels(product, [&](size_t first, size_t panels, Counts& counts) {
     for (size_t row = 0; row < product.rows; ++row) {
       float* out = values + row * stride + first;
       const float* residual = HasResidual ? affine.residual + row * stride + first : nullptr;
       for (size_t i = 0; i < panels * kPanel; i += 8) {
-        const __m128i count = _mm_load_si128(reinterpret_cast<const __m128i*>(counts.of[row] + i));
+        const __m128i count = _mm_load_si128(reinterpret_cast<const __m128i*>(counts.of(row) + i));
         const __m256i taken = _mm256_cvtepu16_epi32(TwoPerMismatch ? _mm_slli_epi16(count, 1) : count);
         const __m256i dot = _mm256_sub_epi32(load(affine.base + first + i), taken);
         __m256 value = _mm256_mul_ps(_mm256_loadu_ps(affine.scale + first + i), _mm256_cvtepi32_ps(dot));

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, tracked
+from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def bench(
         print_json({"file": file.name, **report.to_dict()})
     else:
         print_table(bench_table(file, report))
+    warn_if_busy(report)
 
 
 def bench_table(file: Path, report: "Report") -> Table:
@@ -68,6 +69,18 @@ def bench_table(file: Path, report: "Report") -> Table:
         cells = [entry.name, _megabytes(entry.file_bytes), _megabytes(entry.peak_bytes), *times]
         table.add_row(*cells, *([entry.note] if notes else []))
     return table
+
+
+def warn_if_busy(report: "Report") -> None:
+    """Say so on stderr if other programs took the CPU away while engines were timed."""
+    from bibert.rivals.timing import QUIET
+
+    share = min(report.cpu_share.values())
+    if share < QUIET:
+        say(
+            f"warning: other programs kept this machine busy, the engines had a CPU for {share:.0%} of the time; that "
+            "flatters the faster engine, so measure again when it is quiet"
+        )
 
 
 def _megabytes(count: int | None) -> str:

@@ -17,7 +17,7 @@ from bibert.rivals import machine
 from bibert.rivals.alone import ChildError, build_alone, peak_memory_alone
 from bibert.rivals.inputs import Run, Shape, random_batch
 from bibert.rivals.table import OURS, RIVALS, Rival
-from bibert.rivals.timing import Timing, summarize, take_turns
+from bibert.rivals.timing import Timing, Turns, summarize, take_turns
 from bibert.runtime.engine import Engine
 
 Item = TypeVar("Item")
@@ -80,12 +80,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished comparison: the first entry is ours, then the rivals in the order of the plan."""
+    """A finished comparison.
+
+    Attributes:
+        config: the shape of the model.
+        isa: the instructions that our engine used.
+        plan: what was asked for.
+        entries: ours, then the rivals in the order of the plan.
+        cpu_share: by shape, how much of the time this process had a CPU; see `timing.QUIET`.
+    """
 
     config: PackedConfig
     isa: str
     plan: Plan
     entries: tuple[Entry, ...]
+    cpu_share: Mapping[Shape, float]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values with the machine and the versions, for JSON."""
@@ -95,6 +104,7 @@ class Report:
             "machine": {**machine.about(packages), "isa": self.isa, "threads": self.plan.threads},
             "rounds": self.plan.rounds,
             "shapes": [str(shape) for shape in self.plan.shapes],
+            "cpu_share": {str(shape): share for shape, share in self.cpu_share.items()},
             "engines": [entry.to_dict() for entry in self.entries],
         }
 
@@ -118,8 +128,11 @@ def compare(path: Path, plan: Plan, watch: Watch = unwatched) -> Report:
         ours = _Ready(Entry(OURS, "", path.stat().st_size, _peak(OURS, path, engine.config, plan)), engine.logits)
         ready = [ours, *map(prepare, watch(plan.rivals, len(plan.rivals), "preparing rivals"))]
         runs = {one.entry.name: one.run for one in ready if one.run is not None}
-        timings = {shape: _time(runs, shape, engine.config, plan, watch) for shape in plan.shapes}
-    return Report(engine.config, engine.isa, plan, tuple(_timed(one.entry, timings) for one in ready))
+        turns = {shape: _take_turns(runs, shape, engine.config, plan, watch) for shape in plan.shapes}
+    timings = {shape: summarize(of_shape.seconds, OURS) for shape, of_shape in turns.items()}
+    entries = tuple(_timed(one.entry, timings) for one in ready)
+    cpu_share = {shape: of_shape.cpu_share for shape, of_shape in turns.items()}
+    return Report(engine.config, engine.isa, plan, entries, cpu_share)
 
 
 def _check_shapes(plan: Plan, config: PackedConfig) -> None:
@@ -154,10 +167,10 @@ def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
     return peak_memory_alone(name, path, plan.threads, largest, config.vocabulary)
 
 
-def _time(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan, watch: Watch) -> dict[str, Timing]:
+def _take_turns(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan, watch: Watch) -> Turns:
     batch = random_batch(shape, config.vocabulary)
     calls = {name: partial(run, *batch) for name, run in runs.items()}
-    return summarize(take_turns(calls, watch(range(plan.rounds), plan.rounds, f"timing {shape}")), OURS)
+    return take_turns(calls, watch(range(plan.rounds), plan.rounds, f"timing {shape}"))
 
 
 def _timed(entry: Entry, timings: Mapping[Shape, Mapping[str, Timing]]) -> Entry:

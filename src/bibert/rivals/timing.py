@@ -1,7 +1,9 @@
 """Times of engines that take turns, and what is said about them.
 
 A machine has slow moments, and they hit all engines of a round alike. So engines are compared within a round, and the
-figure is the median of the rounds' ratios, with the quartiles to show how sure it is.
+figure is the median of the rounds' ratios, with the quartiles to show how sure it is. That does not help where other
+programs compete for the CPU all the time: a short call slips between their turns and a long one does not, which
+flatters the faster engine. So the share of the time that this process had a CPU is noted too.
 """
 
 import time
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 Call = Callable[[], object]
 Seconds = NDArray[np.float64]
 
+QUIET = 0.9  # the share of the time that a process must have had a CPU for its ratios to be fair
 WARM_UP_ROUNDS = 1  # the first call of an engine takes memory, and some compile for the shape then
 MS = 1e3
 
@@ -36,7 +39,20 @@ class Timing:
     ratio: Ratio
 
 
-def take_turns(calls: Mapping[str, Call], rounds: Iterable[int]) -> dict[str, list[float]]:
+@dataclass(frozen=True)
+class Turns:
+    """What was noted while engines took turns.
+
+    Attributes:
+        seconds: by engine, round by round.
+        cpu_share: CPU seconds of this process over seconds that passed; below `QUIET` the machine was busy.
+    """
+
+    seconds: Mapping[str, Sequence[float]]
+    cpu_share: float
+
+
+def take_turns(calls: Mapping[str, Call], rounds: Iterable[int]) -> Turns:
     """Give every engine a turn each round, in order, and note its seconds; a round to warm up comes before.
 
     Args:
@@ -46,10 +62,11 @@ def take_turns(calls: Mapping[str, Call], rounds: Iterable[int]) -> dict[str, li
     for _ in range(WARM_UP_ROUNDS):
         _one_round(calls)
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    start, cpu_start = time.perf_counter(), time.process_time()
     for _ in rounds:
         for name, value in _one_round(calls).items():
             seconds[name].append(value)
-    return seconds
+    return Turns(seconds, (time.process_time() - cpu_start) / (time.perf_counter() - start))
 
 
 def _one_round(calls: Mapping[str, Call]) -> dict[str, float]:

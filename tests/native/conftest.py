@@ -1,0 +1,106 @@
+"""The native tests and the library, built once from the sources, and the C example, linked with the library in use."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bibert.packed.file import DTYPES, PackedModel, save
+from bibert.packed.schema import SITES, PackedConfig, tensor_specs
+from bibert.runtime.native import library
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "native-tests"
+EXAMPLE = ROOT / "native" / "examples" / "classify.c"
+# Every optional part. Rows of bits fill their words, so any word is valid.
+CONFIG = PackedConfig(
+    layers=2,
+    hidden=64,
+    heads=2,
+    head_size=32,
+    intermediate=128,
+    vocabulary=50,
+    positions=24,
+    token_types=2,
+    labels=3,
+    norm_eps=1e-5,
+    thresholds=SITES,
+    score_thresholds=True,
+    ffn_levels="bool",
+)
+
+
+@pytest.fixture(scope="session")
+def tool() -> Callable[[str], str]:
+    """A function: the path of a program, beside Python or on the PATH; the test is skipped where it is missing."""
+
+    def find(name: str) -> str:
+        places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        found = shutil.which(name, path=places)
+        if found is None:
+            pytest.skip(f"needs {name}")
+        return found
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def native_build(tool: Callable[[str], str]) -> Path:
+    """A folder with the library, its objects and the native tests; it is kept, so that the next time is short."""
+    cmake, ninja, _ = tool("cmake"), tool("ninja"), tool("c++")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / ".lock").open("w") as lock:  # tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        options = ["-DBIBERT_TESTS=ON", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+        run(cmake, "-G", "Ninja", "-S", ROOT, "-B", BUILD, *options)
+        run(cmake, "--build", BUILD)
+    return BUILD
+
+
+@pytest.fixture(scope="session")
+def classify(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C example, linked with the library that Python uses."""
+    program, native = tmp_path_factory.mktemp("example") / "classify", Path(library()._name).resolve()
+    strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+    include = f"-I{ROOT / 'native' / 'include'}"
+    run(tool("cc"), *strict, include, EXAMPLE, native, f"-Wl,-rpath,{native.parent}", "-o", program)
+    return program
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., PackedModel]:
+    """A function that makes a random model with every optional part; what it is given changes the config."""
+
+    def make(**changes: object) -> PackedModel:
+        config, draw, tensors = PackedConfig(**{**CONFIG.__dict__, **changes}), np.random.default_rng(0), {}
+        for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
+            if dtype == "F32":
+                least = 0 if name.endswith(".scale") else -1
+                tensors[name] = draw.uniform(least, 1, shape).astype(np.float32)
+            else:
+                high = 2**64 if dtype == "U64" else 8
+                tensors[name] = draw.integers(high, size=shape, dtype=DTYPES[dtype])
+        labels = ["query", "key", "pooler_input"][: config.labels]  # names that also stand in a config
+        return PackedModel.from_tensors(config, labels, config.positions, tensors, b"{}", {"hidden": 7})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_file(new_model: Callable[..., PackedModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.bibert"
+    save(new_model(), path)
+    return path
+
+
+def run(*command: object) -> str:
+    """The output of a program; the test fails with all it said if it fails."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

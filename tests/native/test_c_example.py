@@ -1,0 +1,64 @@
+"""The C example: it builds without a warning, computes what the reference does, and refuses in one line."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bibert.packed.file import save
+from bibert.runtime import reference
+
+ROOT = Path(__file__).parents[2]
+IDS = (2, 45, 7, 7, 0, 31, 3)
+
+
+def call(program, *arguments):
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"thresholds": ("key", "context"), "labels": 1},
+        {"thresholds": (), "score_thresholds": False},
+        {"ffn_levels": "sign"},
+    ],
+    ids=["all parts", "some parts", "no thresholds", "sign"],
+)
+def test_the_example_prints_the_logits_of_the_reference(changes, classify, new_model, tmp_path):
+    model = new_model(**changes)
+    save(model, tmp_path / "model.bibert")
+    done = call(classify, tmp_path / "model.bibert", *IDS)
+    assert done.stderr == ""
+    found = np.array(done.stdout.split(), dtype=np.float32)  # nine digits tell every float32
+    assert found.tobytes() == reference.logits(model, [IDS])[0].tobytes()
+
+
+def test_the_example_says_in_one_line_what_is_wrong(classify, model_file, tmp_path):
+    whole = model_file.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[:5000])
+    (tmp_path / "other").write_bytes(b"something else entirely")
+    (tmp_path / "odd").write_bytes(whole.replace(rb"\"heads\":2", rb"\"heads\":0", 1))
+    for arguments, words in {
+        (model_file, 50): "token 0: the id is 50, must be from 0 to 49",
+        (model_file, *range(25)): "sequence 0: has 25 tokens, must have 1 to 24",
+        (tmp_path / "cut", 1): "the file is cut",
+        (tmp_path / "other", 1): "the file is not a packed model",
+        (tmp_path / "odd", 1): "config: heads is 0, must be from 1 to 256",
+        (tmp_path / "none", 1): "cannot open the file",
+        (model_file,): "usage: classify FILE ID...",
+    }.items():
+        done = call(classify, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"classify: {words}\n")
+
+
+def test_the_document_shows_the_example_as_it_is_and_every_name_of_the_header():
+    document = (ROOT / "docs" / "c-api.md").read_text(encoding="utf-8")
+    header = (ROOT / "native" / "include" / "bibert" / "bibert.h").read_text(encoding="utf-8")
+    names = re.findall(r"^BIBERT_API .*?\b(bibert_\w+)\(|^  (BIBERT_[A-Z_]+) = \d(?! <<)", header, re.MULTILINE)
+    assert len(names) == 8 + 6
+    assert [name for pair in names for name in pair if name and f"`{name}" not in document] == []
+    assert f"```c\n{(ROOT / 'native' / 'examples' / 'classify.c').read_text(encoding='utf-8')}```\n" in document
