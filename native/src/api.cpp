@@ -91,8 +91,12 @@ bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch
 }
 
 const char* bibert_available_isas(void) {
-  static const std::string names = bibert::available_names();
-  return names.c_str();
+  const char* names = "";
+  guarded([&] {
+    static const std::string all = bibert::available_names();
+    names = all.c_str();
+  });
+  return names;
 }
 
 }  // extern "C"

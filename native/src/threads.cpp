@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -15,7 +16,15 @@
 namespace bibert {
 namespace {
 
-constexpr int kSpins = 2000;  // some tens of microseconds; longer would take the CPU from whoever shares it
+// Longer would take the CPU from whoever shares it. A time, not a number of turns: on a busy machine one yield() may
+// last as long as the others' time slices.
+constexpr std::chrono::microseconds kSpin{50};
+
+template <class Condition>
+void spin_until(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
 
 }  // namespace
 
@@ -57,7 +66,7 @@ struct ThreadPool::State {
     size_t seen = 0;
     size_t worker = 0;
     for (;;) {
-      for (int spin = 0; spin < kSpins && round.load() == seen; ++spin) std::this_thread::yield();
+      spin_until([&] { return round.load() != seen; });
       {
         std::unique_lock<std::mutex> lock(mutex);
         wake.wait(lock, [&] { return stopping || round.load() != seen; });
@@ -98,7 +107,7 @@ struct ThreadPool::State {
     }
     wake.notify_all();
     work(0);
-    for (int spin = 0; spin < kSpins && unfinished.load() != 0; ++spin) std::this_thread::yield();
+    spin_until([&] { return unfinished.load() == 0; });
     std::unique_lock<std::mutex> lock(mutex);
     wanted = 0;  // whoever wakes up from now on has come too late
     done.wait(lock, [&] { return inside == 0; });
@@ -108,6 +117,7 @@ struct ThreadPool::State {
     {
       std::lock_guard<std::mutex> lock(mutex);
       stopping = true;
+      round.fetch_add(1);  // ends the spinning too
     }
     wake.notify_all();
     for (std::thread& worker : workers) worker.join();

@@ -12,7 +12,7 @@ build=$(cd "$1" && pwd)
 rounds=${2:-100}
 tests=$build/native/tests
 work=$build/emulator
-mkdir -p "$work/disc" "$work/root/bin" "$work/root/etc" "$work/root/proc"
+mkdir -p "$work/disc" "$work/system/bin" "$work/system/etc" "$work/system/proc"
 cd "$work"
 
 if [ ! -e disc/vmlinuz ]; then
@@ -24,10 +24,10 @@ fi
 
 # All that the emulated machine has. Whole models run as a user who may not start threads: there is one CPU, on which
 # fifteen threads that wait for each other take hours.
-cp /bin/busybox root/bin/
-cp "$tests/kernels_test" "$tests/model_test" root/
-echo nobody:x:65534:65534::/:/ > root/etc/passwd
-cat > root/init <<END
+cp /bin/busybox system/bin/
+cp "$tests/kernels_test" "$tests/model_test" system/
+echo nobody:x:65534:65534::/:/ > system/etc/passwd
+cat > system/init <<END
 #!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
 /kernels_test $rounds &&
@@ -36,8 +36,8 @@ cat > root/init <<END
 /bin/busybox sleep 1
 /bin/busybox poweroff -f
 END
-chmod +x root/init
-(cd root && find . | cpio --quiet -o -H newc) | gzip -1 > disc/initrd
+chmod +x system/init
+(cd system && find . | cpio --quiet -o -H newc) | gzip -1 > disc/initrd
 
 # What Bochs 2.7 announces and Linux must not believe: no size for the state of pku, a wrong one for the compacted
 # formats of xsave, and fsrm without the fast strings that it builds on.

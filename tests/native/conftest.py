@@ -1,4 +1,4 @@
-"""The native tests and the library, built once from the sources, and the C example, linked with the library in use."""
+"""The native tests and the library, built once from the sources, and the C examples, linked with the library in use."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from bibert.runtime.native import library
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "native-tests"
-EXAMPLE = ROOT / "native" / "examples" / "classify.c"
+EXAMPLES = ROOT / "native" / "examples"
 # Every optional part. Rows of bits fill their words, so any word is valid.
 CONFIG = PackedConfig(
     layers=2,
@@ -64,13 +64,23 @@ def native_build(tool: Callable[[str], str]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def classify(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C example, linked with the library that Python uses."""
-    program, native = tmp_path_factory.mktemp("example") / "classify", Path(library()._name).resolve()
-    strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-    include = f"-I{ROOT / 'native' / 'include'}"
-    run(tool("cc"), *strict, include, EXAMPLE, native, f"-Wl,-rpath,{native.parent}", "-o", program)
-    return program
+def example(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function: an example in C by its name, linked with the library that Python uses."""
+
+    def build(name: str) -> Path:
+        program, native = tmp_path_factory.mktemp("example") / name, Path(library()._name).resolve()
+        strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+        include = f"-I{ROOT / 'native' / 'include'}"
+        run(tool("cc"), *strict, include, EXAMPLES / f"{name}.c", native, f"-Wl,-rpath,{native.parent}", "-o", program)
+        return program
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def classify(example: Callable[[str], Path]) -> Path:
+    """The example that runs any packed file."""
+    return example("classify")
 
 
 @pytest.fixture(scope="session")

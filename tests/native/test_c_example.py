@@ -1,4 +1,4 @@
-"""The C example: it builds without a warning, computes what the reference does, and refuses in one line."""
+"""The C examples: they build without a warning, compute what the reference does, and refuse in one line."""
 
 import re
 import subprocess
@@ -55,10 +55,21 @@ def test_the_example_says_in_one_line_what_is_wrong(classify, model_file, tmp_pa
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"classify: {words}\n")
 
 
+def test_the_short_example_prints_the_logits_of_the_reference(example, new_model, tmp_path):
+    plain = {"thresholds": (), "score_thresholds": False, "ffn_levels": "sign", "labels": 2, "norm_eps": 1e-12}
+    shape = {"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536, "vocabulary": 30522, "positions": 512}
+    model = new_model(**plain, **shape)
+    save(model, tmp_path / "model.bibert")
+    done = call(example("logits"), tmp_path / "model.bibert")
+    assert done.stderr == ""
+    found = np.array(done.stdout.split(), dtype=np.float32)
+    assert found.tobytes() == reference.logits(model, [[101, 1037, 9882, 2143, 102]])[0].tobytes()
+
+
 def test_the_document_shows_the_example_as_it_is_and_every_name_of_the_header():
     document = (ROOT / "docs" / "c-api.md").read_text(encoding="utf-8")
     header = (ROOT / "native" / "include" / "bibert" / "bibert.h").read_text(encoding="utf-8")
     names = re.findall(r"^BIBERT_API .*?\b(bibert_\w+)\(|^  (BIBERT_[A-Z_]+) = \d(?! <<)", header, re.MULTILINE)
     assert len(names) == 8 + 6
     assert [name for pair in names for name in pair if name and f"`{name}" not in document] == []
-    assert f"```c\n{(ROOT / 'native' / 'examples' / 'classify.c').read_text(encoding='utf-8')}```\n" in document
+    assert f"```c\n{(ROOT / 'native' / 'examples' / 'logits.c').read_text(encoding='utf-8')}```\n" in document
