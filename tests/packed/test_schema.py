@@ -112,7 +112,7 @@ def test_the_native_library_has_the_same_limits():
         ({"norm_eps": float("nan")}, "norm_eps is nan"),
         ({"norm_eps": 1}, "norm_eps is 1, must be a number"),
         ({"thresholds": ("value", "query")}, r"thresholds is \['value', 'query'\], must list some of .* in this order"),
-        ({"thresholds": ("query", "query")}, "each once"),
+        ({"thresholds": ("query", "query")}, "once, in this order"),
         ({"thresholds": ("queries",)}, "must list some of"),
         ({"score_thresholds": 1}, "score_thresholds is 1, must be true or false"),
         ({"ffn_levels": "ternary"}, r"ffn_levels is 'ternary', must be one of \['sign', 'bool'\]"),
