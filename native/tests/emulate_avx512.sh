@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the native tests on a CPU with AVX-512 that need not exist: Bochs emulates an Ice Lake, boots Debian's kernel, and
-# the tests are all that runs there. It says nothing about speed.
+# Runs the native tests on a CPU with AVX-512 that need not exist: Bochs emulates an Ice Lake, boots Debian's kernel,
+# and the tests are all that runs there. It says nothing about speed.
 #
 #   emulate_avx512.sh BUILD [ROUNDS]    BUILD was configured with -DBIBERT_TESTS=ON -DCMAKE_EXE_LINKER_FLAGS=-static
 #
@@ -9,7 +9,7 @@
 set -eu
 
 build=$(cd "$1" && pwd)
-rounds=${2:-100}
+rounds=${2:-50}
 tests=$build/native/tests
 work=$build/emulator
 mkdir -p "$work/disc" "$work/system/bin" "$work/system/etc" "$work/system/proc"

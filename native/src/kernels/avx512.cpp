@@ -7,9 +7,8 @@
 //   u     = xor of the two `first`    one vpxord
 //   carry = sum == ones ? u : ones    one vpternlogd; it is the majority of ones, u and v
 //
-// The carry goes through vpopcntd and vpaddd: 5 instructions for 1,024 products of bits, where xor, popcount and add
-// take
-// 6. At the end mismatches = 2 · count + popcount(ones).
+// The carry goes through vpopcntd and vpaddd: 5 instructions for 1,024 products of bits; xor, popcount and add take 6.
+// At the end mismatches = 2 · count + popcount(ones).
 //
 // Floats are computed in 256 bits: multiplications in 512 bits lower the clock for the product too.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -77,8 +76,8 @@ struct Weights {
           {_mm512_loadu_si512(entries + kLanes), _mm512_loadu_si512(entries + 3 * kLanes)}};
 }
 
-// One word of one row against a group. In assembly, because a compiler takes the broadcasts out of the loop over the
-// panels and then runs out of registers. vpternlogd overwrites an operand: each panel broadcasts `both` for itself,
+// One word of one row against a group. In assembly, because GCC 12 spills registers when it arranges these instructions
+// itself, which costs a tenth of the speed. vpternlogd overwrites an operand: each panel broadcasts `both` for itself,
 // since a load costs nothing on the two ports that do everything else, and a copy may.
 [[gnu::always_inline]] inline void add_word(const uint32_t* activation, const Weights& weights,
                                             const __m512i (&ones)[kPanels], __m512i (&sum)[kPanels],
