@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.bench import bench_table
+from bibert.cli.bench import bench_table, warn_if_busy
 from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 from bibert.errors import require_extra
@@ -50,6 +50,7 @@ def quickstart(
         return
     print_table(_table(result, engine, output))
     print_table(bench_table(result.packed, report))
+    warn_if_busy(report)
     _show_predictions(result)
     say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
 
