@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bibert.rivals import machine
+from bibert import machine
 
 
 def about(command: str, threads: int, seed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ has agreed with the torch graph bit for bit (`verify`). The file itself is `pack
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,8 +22,10 @@ import bibert
 from bibert.data.encoding import Collator, check_length, encode
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
+from bibert.nn.attention import BiAttention
 from bibert.nn.config import BiBertConfig
-from bibert.nn.functional import binarize_rows
+from bibert.nn.functional import Quantized, binarize_rows, bool_
+from bibert.nn.layers import QuantLinear, Shift
 from bibert.nn.loading import Classifier
 from bibert.nn.model import BiBertForSequenceClassification, ffn_input_quantizer
 from bibert.nn.schemes import ONE_BIT
@@ -40,6 +43,15 @@ LINEARS = {  # names of the file, and where the network has them in a block
     "attention_output": "attention.output.dense",
     "intermediate": "intermediate.dense",
     "output": "output.dense",
+}
+SHIFTS = {  # sites of thresholds, and where a block has them
+    "attention_input": "attention.self.input_shift",
+    "query": "attention.self.query_shift",
+    "key": "attention.self.key_shift",
+    "value": "attention.self.value_shift",
+    "context": "attention.output.input_shift",
+    "ffn_input": "intermediate.input_shift",
+    "ffn_hidden": "output.input_shift",
 }
 NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
 # What stands in front of the second FFN layer, and the levels the file has for it. `sign` and `bool` are expressible
@@ -113,6 +125,8 @@ def config_of(config: BiBertConfig) -> PackedConfig:
             token_types=config.type_vocab_size,
             labels=config.num_labels,
             norm_eps=float(config.layer_norm_eps),
+            thresholds=config.quantization.thresholds,
+            score_thresholds=config.quantization.score_thresholds,
             ffn_levels=FFN_LEVELS[_ffn(config)],
         )
     except ModelFileError as error:
@@ -139,6 +153,10 @@ def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
             tensors |= _linear(model, f"{at}.{path}", f"layers.{layer}.{name}")
         for name, path in NORMS.items():
             tensors |= _parameters(model, f"{at}.{path}", f"layers.{layer}.{name}")
+        for site, path in SHIFTS.items():
+            tensors |= _threshold(model, f"{at}.{path}", f"layers.{layer}.{site}")
+        tensors |= _score_threshold(model, f"{at}.attention.self.attention", f"layers.{layer}")
+    tensors |= _threshold(model, "bert.pooler.input_shift", "pooler_input")
     return tensors | _linear(model, "bert.pooler.dense", "pooler") | _parameters(model, "classifier", "classifier")
 
 
@@ -187,10 +205,35 @@ def _why_not(config: BiBertConfig) -> str | None:
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
+@torch.no_grad()
 def _linear(model: nn.Module, path: str, name: str) -> Tensors:
-    words, scale = _binarized(f"{path}.weight", model.get_parameter(f"{path}.weight"))
-    bias = _floats(f"{path}.bias", model.get_parameter(f"{path}.bias"))
-    return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": bias}
+    layer = model.get_submodule(path)
+    assert isinstance(layer, QuantLinear)
+    words, scale = _bits_and_scale(f"{path}.weight", copy.deepcopy(layer).cpu().quantized_weight())
+    return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": _floats(f"{path}.bias", layer.bias)}
+
+
+def _threshold(model: nn.Module, path: str, name: str) -> Tensors:
+    """The threshold of a site, if the scheme has one there."""
+    module = model.get_submodule(path)
+    if not isinstance(module, Shift):
+        return {}
+    return {f"{name}.threshold": _floats(f"{path}.threshold", module.threshold)}
+
+
+@torch.no_grad()
+def _score_threshold(model: BiBertForSequenceClassification, path: str, name: str) -> Tensors:
+    """For each head the least whole number that the network attends to when it is a score."""
+    module = model.get_submodule(path)
+    assert isinstance(module, BiAttention)
+    if module.threshold is None:
+        return {}
+    _floats(f"{path}.threshold", module.threshold)
+    size: int = model.config.head_size
+    whole = torch.arange(-size, size + 1.0)
+    attended = bool_(whole / math.sqrt(size) - module.threshold.cpu()[:, None]) > 0
+    least = torch.where(attended, whole, size + 1.0).amin(dim=-1)
+    return {f"{name}.score_threshold": least.to(torch.int32).numpy()}
 
 
 def _parameters(model: nn.Module, path: str, name: str) -> Tensors:
@@ -204,13 +247,14 @@ def _parameters(model: nn.Module, path: str, name: str) -> Tensors:
 @torch.no_grad()
 def _binarized(name: str, weight: Tensor) -> tuple[NDArray[np.uint64], Floats]:
     """The bits and the scale of each row, as the network computes them on a CPU."""
-    words, scales = [], []
-    for chunk in torch.split(weight.cpu(), ROWS_PER_CHUNK):
-        rows = binarize_rows(chunk)
-        assert rows.scale is not None  # the method's own formula always has one
-        words.append(pack_rows((rows.levels > 0).numpy()))
-        scales.append(_floats(name, rows.scale.squeeze(-1)))
+    chunks = [_bits_and_scale(name, binarize_rows(chunk)) for chunk in torch.split(weight.cpu(), ROWS_PER_CHUNK)]
+    words, scales = zip(*chunks, strict=True)
     return np.concatenate(words), np.concatenate(scales)
+
+
+def _bits_and_scale(name: str, rows: Quantized) -> tuple[NDArray[np.uint64], Floats]:
+    assert rows.scale is not None  # the method's own formula always has one
+    return pack_rows((rows.levels > 0).numpy()), _floats(name, rows.scale.squeeze(-1))
 
 
 def _floats(name: str, values: Tensor) -> Floats:

@@ -158,6 +158,7 @@ def whole_matrices(x):
 
 INPUT = {
     "sign": values(-1, 1),
+    "bool": values(0, 1),
     "bwn": values(-1, 1),
     "twn": values(-1, 0, 1),
     "symmetric": integers(-127, 127),
@@ -265,7 +266,7 @@ def test_every_row_of_the_papers_tables_is_there():
 
 def test_only_bibert_and_its_like_are_bitwise_throughout():
     bitwise = {row.name for row in ALL if row.is_bitwise}
-    assert bitwise == {"bibert", "baseline+bi_attention", "attention_bool_max_entropy"}
+    assert bitwise == {"bibert", "bibert_plus", "baseline+bi_attention", "attention_bool_max_entropy"}
     assert [row.name for row in ALL if not row.is_quantized] == ["full_precision"]
 
 

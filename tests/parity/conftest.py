@@ -4,9 +4,11 @@ The weights are chosen so that no site is constant and the corners occur: rows o
 biases and thresholds that a value meets exactly, negative zeros.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,19 +16,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bibert.export import config_of, tensors_of
-from bibert.nn import functional
+from bibert.export import SHIFTS, config_of, tensors_of
 from bibert.nn.attention import BertSelfAttention
 from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import QuantLinear
 from bibert.nn.model import BertLayer, BiBertForSequenceClassification
-from bibert.nn.quantizers import Elementwise
+from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed.file import PackedModel
-from bibert.packed.schema import LAYER_SITES
 from bibert.runtime import reference
 from bibert.runtime.engine import Engine, available_isas
 
 Batch = dict[str, np.ndarray]
-NO_PARTS: dict[str, Any] = {"thresholds": (), "score_thresholds": False, "ffn_levels": "sign"}
 SHAPE = {
     "vocab_size": 200,
     "hidden_size": 64,
@@ -55,16 +55,15 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def new_pair() -> Callable[..., Pair]:
-    """A factory of random networks, from a seed, BERT's shape, and the optional parts as `PackedConfig` names them."""
+    """A factory of random networks, from a seed, BERT's shape, and what the scheme has more than `bibert`."""
 
-    def make(seed: int, parts: Mapping[str, Any] = NO_PARTS, **shape: int) -> Pair:
+    def make(seed: int, parts: Mapping[str, Any] = MappingProxyType({}), **shape: int) -> Pair:
         random = torch.Generator().manual_seed(seed)
-        network = _new_network(random, SHAPE | shape)
-        extra = _add_parts(network, NO_PARTS | parts, random)
-        config = replace(config_of(network.config), **parts)
+        network = _new_network(random, replace(get_scheme("bibert"), **parts), SHAPE | shape)
+        config = config_of(network.config)
         labels = tuple(f"label {index}" for index in range(config.labels))
-        tensors = tensors_of(network) | extra
-        return Pair(network, PackedModel.from_tensors(config, labels, config.positions, tensors, b"{}", {}))
+        packed = PackedModel.from_tensors(config, labels, config.positions, tensors_of(network), b"{}", {})
+        return Pair(network, packed)
 
     return make
 
@@ -110,12 +109,12 @@ def assert_same_bits() -> Callable[[np.ndarray, np.ndarray], None]:
     return check
 
 
-def _new_network(random: torch.Generator, shape: Mapping[str, int]) -> BiBertForSequenceClassification:
-    config = BiBertConfig(scheme="bibert", **shape)
-    network = BiBertForSequenceClassification(config).eval()
-    with torch.no_grad():
-        for module in network.modules():
-            _FILLERS.get(type(module).__name__, _leave)(module, random)
+@torch.no_grad()
+def _new_network(random: torch.Generator, scheme: Scheme, shape: Mapping[str, int]) -> BiBertForSequenceClassification:
+    network = BiBertForSequenceClassification(BiBertConfig(scheme=scheme.to_dict(), **shape)).eval()
+    for module in network.modules():
+        _FILLERS.get(type(module).__name__, _leave)(module, random)
+    _fill_thresholds(network, random)
     return network
 
 
@@ -132,11 +131,15 @@ def _some(count: int, random: torch.Generator) -> Tensor:
     return torch.randperm(count, generator=random)[: max(1, int(SHARE_OF_CORNERS * count))]
 
 
-def _fill_linear(module: nn.Linear, random: torch.Generator) -> None:
+def _fill_linear(module: QuantLinear, random: torch.Generator) -> None:
     inputs, outputs = module.in_features, module.out_features
     _normal(module.weight, random, std=inputs**-0.5)
     module.weight.add_(0.3 * inputs**-0.5 * torch.randn(outputs, 1, generator=random))  # a row mean that is not 0
     _normal(module.bias, random, std=0.2)
+    if module.gain is not None:
+        _normal(module.gain, random, std=0.5, mean=1.0)
+        if len(module.gain) > 1:  # one zero for a whole layer would silence it
+            module.gain[_some(outputs, random)] = -0.0
     module.weight[_some(outputs, random)] = 0.0  # alpha = 0
     module.weight[_some(outputs, random)] = 0.01  # a constant row: W - mu is 0, or what the mean was rounded by
     module.bias[_some(outputs, random)] = 0.0
@@ -145,11 +148,11 @@ def _fill_linear(module: nn.Linear, random: torch.Generator) -> None:
     module.bias[met] = -_attainable(module, random)[met]  # alpha · dot + bias is exactly 0 for one dot
 
 
-def _attainable(module: nn.Linear, random: torch.Generator) -> Tensor:
+def _attainable(module: QuantLinear, random: torch.Generator) -> Tensor:
     """alpha · dot for a dot of every channel that inputs of ±1 can have, near 0 where most are."""
     half = torch.randint(-4, 5, (module.out_features,), generator=random)
     dot = (2 * half + module.in_features % 2).clamp(-module.in_features, module.in_features)
-    scale = functional.binarize_rows(module.weight).scale
+    scale = module.quantized_weight().scale
     assert scale is not None
     return scale.squeeze(-1) * dot
 
@@ -183,61 +186,26 @@ _FILLERS: dict[str, Callable[..., None]] = {
 }
 
 
-def _add_parts(
-    network: BiBertForSequenceClassification, parts: Mapping[str, Any], random: torch.Generator
-) -> dict[str, Any]:
-    """Give the network the optional parts, and return the tensors that the file has for them."""
-    tensors: dict[str, Any] = {}
-    before = network.bert.embeddings.LayerNorm
-    for index, layer in enumerate(network.bert.encoder.layer):
-        for site in (site for site in LAYER_SITES if site in parts["thresholds"]):
-            threshold = _layer_threshold(site, layer, before, random)
-            _subtract(layer, site, threshold)
-            tensors[f"layers.{index}.{site}.threshold"] = threshold.numpy()
-        if parts["ffn_levels"] == "bool":
-            layer.output.dense.input_quantizer = Elementwise(functional.bool_)
-        if parts["score_thresholds"]:
-            layer.attention.self.attention = attention = ThresholdAttention(layer.attention.self, random)
-            tensors[f"layers.{index}.score_threshold"] = attention.least.numpy()
+def _fill_thresholds(network: BiBertForSequenceClassification, random: torch.Generator) -> None:
+    """Thresholds that values meet, which are the values of the module before."""
+    scheme, before = network.config.quantization, network.bert.embeddings.LayerNorm
+    for layer in network.bert.encoder.layer:
+        for site in (site for site in SHIFTS if site in scheme.thresholds):
+            layer.get_submodule(SHIFTS[site]).threshold.copy_(_layer_threshold(site, layer, before, random))
+        if scheme.score_thresholds:
+            _fill_score_thresholds(layer.attention.self, random)
         before = layer.output.LayerNorm
-    if "pooler_input" in parts["thresholds"]:
-        threshold = _threshold_on_states(before, random)
-        network.bert.pooler.dense.register_forward_pre_hook(lambda _, inputs: (inputs[0] - threshold,))
-        tensors["pooler_input.threshold"] = threshold.numpy()
-    return tensors
+    if "pooler_input" in scheme.thresholds:
+        network.bert.pooler.input_shift.threshold.copy_(_threshold_on_states(before, random))
 
 
-class ThresholdAttention(nn.Module):
-    """Bi-Attention with a threshold per head on the integer scores."""
-
-    def __init__(self, heads: BertSelfAttention, random: torch.Generator) -> None:
-        super().__init__()
-        size = heads.head_size
-        self.least = torch.randint(-size // 2, size // 2 + 1, (heads.heads,), generator=random, dtype=torch.int32)
-        self.least[0] = size + 1  # nothing is attended to: every context is 0
-        self.least[-1] = -size - 1  # everything is
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *_: Any) -> functional.AttentionResult:
-        signs = [functional.Quantized(functional.sign(x)) for x in (query, key, value)]
-        scores = functional.rows_product(signs[0], signs[1])
-        weights = (scores >= self.least[:, None, None]) * mask
-        return functional.AttentionResult(functional.bamm(functional.Quantized(weights), signs[2]), scores, weights)
-
-
-# A sign of x - t is the sign x ≥ t, also in floating point. The modules whose input a site is:
-INPUTS_OF_SITE = {
-    "attention_input": ("attention.self.query", "attention.self.key", "attention.self.value"),
-    "context": ("attention.output.dense",),
-    "ffn_input": ("intermediate.dense",),
-    "ffn_hidden": ("output.dense",),
-}
-
-
-def _subtract(layer: BertLayer, site: str, threshold: Tensor) -> None:
-    for path in INPUTS_OF_SITE.get(site, ()):
-        layer.get_submodule(path).register_forward_pre_hook(lambda _, inputs: (inputs[0] - threshold,))
-    if site not in INPUTS_OF_SITE:  # queries, keys and values are signed where they are used
-        layer.get_submodule(f"attention.self.{site}").register_forward_hook(lambda _, __, output: output - threshold)
+def _fill_score_thresholds(module: BertSelfAttention, random: torch.Generator) -> None:
+    """Scores that are met exactly, and between two scores; for the first head nothing is attended to."""
+    size = module.head_size
+    least = torch.randint(-size, size + 1, (module.heads,), generator=random) / 2
+    least[0] = size + 1  # every context is 0
+    least[-1] = -size - 1  # everything is attended to
+    module.attention.threshold.copy_(least / math.sqrt(size))
 
 
 def _layer_threshold(site: str, layer: BertLayer, before: nn.LayerNorm, random: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""The optional parts of the file: thresholds in front of signs and of scores, {0, 1} into the second FFN layer."""
+"""What a scheme may have more than `bibert`: thresholds, {0, 1} into the second FFN layer, learned scales."""
 
 from itertools import combinations
 
@@ -10,9 +10,14 @@ from bibert.runtime import reference
 
 ALONE = {site: {"thresholds": (site,)} for site in SITES} | {
     "score thresholds": {"score_thresholds": True},
-    "bool": {"ffn_levels": "bool"},
+    "bool": {"ffn_input": "bool", "ffn_activation": "linear"},
+    "gain per layer": {"gain": "layer"},
+    "gain per row": {"gain": "row"},
 }
-PARTS = ALONE | {"all together": {"thresholds": SITES, "score_thresholds": True, "ffn_levels": "bool"}}
+PARTS = ALONE | {
+    "all together": {"thresholds": SITES, "score_thresholds": True, **ALONE["bool"], **ALONE["gain per row"]},
+    "a wider gradient window of the context": {"scaled_context": True, "thresholds": ("context",)},
+}
 SHAPES = [
     {"hidden_size": 100, "num_attention_heads": 4, "intermediate_size": 130},
     {"hidden_size": 312, "num_attention_heads": 12, "intermediate_size": 600},

@@ -5,7 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from bibert.packed.schema import FFN_LEVELS, SITES
+from bibert.nn.schemes import GAINS
+from bibert.packed.schema import SITES
 from bibert.runtime import reference
 
 ROUNDS = int(os.environ.get("BIBERT_PARITY_ROUNDS", "6"))  # random shapes; a few hundred for a thorough search
@@ -66,7 +67,8 @@ def test_random_shapes_give_the_bits_of_the_torch_graph(seed, new_pair, new_batc
     parts = {
         "thresholds": tuple(site for site in SITES if random.integers(2)),
         "score_thresholds": bool(random.integers(2)),
-        "ffn_levels": str(random.choice(FFN_LEVELS)),
+        "gain": str(random.choice(GAINS)),
+        **({"ffn_input": "bool", "ffn_activation": "linear"} if random.integers(2) else {}),
     }
     pair = new_pair(seed, parts if random.integers(2) else {}, **shape)
     longest = int(random.choice([16, 70, 200]))

@@ -41,6 +41,7 @@ def test_the_request_and_the_versions_are_noted(tmp_path: Path):
         notes = json.loads(run.notes.read_text())
     assert notes["request"] == REQUEST
     assert {"bibert", "torch", "transformers"} <= set(notes["versions"])
+    assert {"commit", "cpu", "date"} <= set(notes)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from bibert.analysis.architecture import Architecture, count_parameters
 from bibert.errors import BibertError
 from bibert.nn.schemes import Scheme
+from bibert.packed.schema import LAYER_SITES
 
 MIB = 2**20  # what the paper's tables call MB
 FLOAT_BITS = 32
@@ -131,10 +132,20 @@ EMBEDDING_SCALES: Mapping[str, int] = MappingProxyType(
 
 
 def count_scales(architecture: Architecture, scheme: Scheme) -> int:
-    """Scales a file must hold: for BiBERT one alpha per output row and per token, L(5H + I) + H + V."""
+    """Scales and thresholds a file must hold: for BiBERT one alpha per output row and per token, L(5H + I) + H + V."""
     copies = 2 if scheme.split else 1
     rows = EMBEDDING_SCALES[scheme.embedding] * architecture.vocabulary
-    return copies * (WEIGHT_SCALES[scheme.weight](architecture) + rows)
+    scales = copies * (WEIGHT_SCALES[scheme.weight](architecture) + rows)
+    return scales + count_thresholds(architecture, scheme)
+
+
+def count_thresholds(architecture: Architecture, scheme: Scheme) -> int:
+    """Learned thresholds: one per channel at the sites of the scheme, one per head for scores."""
+    in_a_layer = [site for site in scheme.thresholds if site in LAYER_SITES]
+    channels = sum(architecture.intermediate if site == "ffn_hidden" else architecture.hidden for site in in_a_layer)
+    heads = architecture.heads if scheme.score_thresholds else 0
+    pooler = architecture.hidden if "pooler_input" in scheme.thresholds else 0
+    return architecture.layers * (channels + heads) + pooler
 
 
 @dataclass(frozen=True)
@@ -205,7 +216,7 @@ def product_flops(macs: int, left_bits: int, right_bits: int) -> float:
 LAYER_NORM_FLOPS = 5  # two sums, a square, gain, bias
 SOFTMAX_FLOPS = 5
 SCORE_SCALE_FLOPS = 1  # 1/√D
-FFN_ACTIVATION_FLOPS: Mapping[str, int] = MappingProxyType({"gelu": 8, "relu": 0})
+FFN_ACTIVATION_FLOPS: Mapping[str, int] = MappingProxyType({"gelu": 8, "relu": 0, "linear": 0})
 # What a quantizer of activations computes at run time for each element.
 QUANTIZER_FLOPS: Mapping[str, int] = MappingProxyType(
     {

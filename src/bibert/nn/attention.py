@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bibert.nn.config import BiBertConfig
-from bibert.nn.functional import AttentionResult, attention_scores, bamm, bi_attention, bool_, sign
-from bibert.nn.layers import QuantLinear, layer_norm
+from bibert.nn.functional import AttentionResult, attention_scores, bamm, bi_attention, bool_, sign, sign_within
+from bibert.nn.layers import QuantLinear, layer_norm, shift
 from bibert.nn.quantizers import Scope, activation_quantizer
 from bibert.nn.trace import LayerTrace
 
@@ -52,13 +52,15 @@ class BiAttention(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        self.binarize = BI_ATTENTION[config.quantization.attention]
+        scheme = config.quantization
+        self.binarize = BI_ATTENTION[scheme.attention]
+        self.threshold = nn.Parameter(torch.zeros(config.num_attention_heads)) if scheme.score_thresholds else None
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
         """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
         if dropout:  # a weight that is dropped is a masked key, and weights stay in {0, 1}: nothing is rescaled
             mask = mask * torch.rand_like(mask.expand(-1, query.shape[1], query.shape[2], -1)).ge(dropout)
-        return bi_attention(query, key, value, mask, self.binarize)
+        return bi_attention(query, key, value, mask, self.binarize, self.threshold)
 
 
 ATTENTION = {"softmax": SoftmaxAttention, "none": BiAttention}
@@ -74,15 +76,27 @@ class BertSelfAttention(nn.Module):
         self.query = QuantLinear(config.hidden_size, inner, scheme)
         self.key = QuantLinear(config.hidden_size, inner, scheme)
         self.value = QuantLinear(config.hidden_size, inner, scheme)
+        self.input_shift = shift("attention_input", config.hidden_size, scheme)
+        self.query_shift = shift("query", inner, scheme)
+        self.key_shift = shift("key", inner, scheme)
+        self.value_shift = shift("value", inner, scheme)
         self.attention = ATTENTION[scheme.normalizer](config)
         self.dropout = config.attention_probs_dropout_prob
 
     def forward(self, hidden: Tensor, mask: Tensor) -> LayerTrace:
         """(B, T, C) to a trace whose `context` is (B, T, H · D)."""
-        query, key, value = (self._heads(project(hidden)) for project in (self.query, self.key, self.value))
-        result = self.attention(query, key, value, mask, self.dropout if self.training else 0.0)
+        shifted = self.input_shift(hidden)
+        query, key, value = (project(shifted) for project in (self.query, self.key, self.value))
+        result = self.attention(
+            self._heads(self.query_shift(query)),
+            self._heads(self.key_shift(key)),
+            self._heads(self.value_shift(value)),
+            mask,
+            self.dropout if self.training else 0.0,
+        )
         context = result.context.transpose(1, 2).flatten(2)
-        return LayerTrace(query, key, value, result.scores, result.weights, context)
+        heads = (self._heads(query), self._heads(key), self._heads(value))
+        return LayerTrace(*heads, result.scores, result.weights, context)
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)
@@ -94,9 +108,24 @@ class BertSelfOutput(nn.Module):
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         inner = config.num_attention_heads * config.head_size
+        self.input_shift = shift("context", inner, config.quantization)
+        self.scaled_context = config.quantization.scaled_context
         self.dense = QuantLinear(inner, config.hidden_size, config.quantization)
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def project(self, trace: LayerTrace) -> Tensor:
+        """The heads' context (B, T, H · D) to (B, T, C).
+
+        A context is a sum of ±1 over the attended keys, so it grows with the root of their number: with
+        `scaled_context` the gradient window of its sign grows alike. A sign of a sign is itself, gradient and all.
+        """
+        context = self.input_shift(trace.context)
+        if self.scaled_context:
+            keys = trace.weights.detach().sum(dim=-1).clamp_min(1)  # (B, H, T)
+            width = keys.sqrt().transpose(1, 2).unsqueeze(-1)
+            context = sign_within(context.unflatten(-1, (keys.shape[1], -1)), width).flatten(-2)
+        return self.dense(context)  # type: ignore[no-any-return]
 
 
 class BertAttention(nn.Module):
@@ -110,6 +139,6 @@ class BertAttention(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
         """(B, T, C) to (B, T, C)."""
         trace = self.self(hidden, mask)
-        mha = self.output.dense(trace.context)
+        mha = self.output.project(trace)
         trace.mha = mha
         return self.output.LayerNorm(self.output.dropout(mha) + hidden), trace

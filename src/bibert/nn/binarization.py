@@ -78,4 +78,4 @@ def _empty(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForS
 
 
 def _is_quantizer_state(name: str) -> bool:
-    return name.endswith((".step", ".range"))
+    return name.endswith((".step", ".range", ".threshold", ".gain"))

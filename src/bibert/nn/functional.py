@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from bibert.errors import NumericError
 
 FIXED_POINT = 2.0**16  # the LayerNorm grid: statistics are integers in units of 2^-16
+AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
 LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integer sums cannot overflow
 
 
@@ -40,6 +41,11 @@ def signs(x: Tensor) -> Tensor:
     return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
 
 
+def where_at_most_one(gradient: Tensor, x: Tensor) -> Tensor:
+    """The gradient where |x| ≤ 1, and 0 elsewhere: in one pass, eight times as fast as a mask and a product."""
+    return torch.ops.aten.hardtanh_backward(gradient, x, -AFTER_ONE, AFTER_ONE)  # type: ignore[no-any-return]
+
+
 class _Sign(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -49,8 +55,20 @@ class _Sign(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return gradient * (x.abs() <= 1)
+        return where_at_most_one(gradient, ctx.saved_tensors[0])
+
+
+class _SignWithin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, width: Tensor) -> Tensor:
+        ctx.save_for_backward(x, width)
+        return signs(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        x, width = ctx.saved_tensors
+        return where_at_most_one(gradient, x / width) / width, None
 
 
 class _Bool(_Sign):
@@ -65,8 +83,8 @@ class _GeluSign(_Sign):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
-        inside = torch.nn.functional.gelu(x).abs() <= 1
-        return torch.ops.aten.gelu_backward(gradient * inside, x)  # type: ignore[no-any-return]
+        inside = where_at_most_one(gradient, torch.nn.functional.gelu(x))
+        return torch.ops.aten.gelu_backward(inside, x)  # type: ignore[no-any-return]
 
 
 class _BinarizeRows(torch.autograd.Function):
@@ -100,25 +118,27 @@ class _StraightThrough(torch.autograd.Function):
 class _RowsProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
-        ctx.save_for_backward(a, b, scale_a, scale_b)
         # The integer product first, each scale once after it: exact in float32 below 2^24 (contract, rule 4).
-        product = a @ b.transpose(-1, -2)
-        if scale_b is not None:
-            product *= scale_b.transpose(-1, -2)
+        levels = a @ b.transpose(-1, -2)
+        product = levels if scale_b is None else levels * scale_b.transpose(-1, -2)
         if scale_a is not None:
-            product *= scale_a
+            product = product * scale_a
+        ctx.save_for_backward(a, b, scale_a, scale_b, levels if ctx.needs_input_grad[3] else None)
         return product
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        a, b, scale_a, scale_b = ctx.saved_tensors
-        grad_a = grad_b = None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
+        a, b, scale_a, scale_b, levels = ctx.saved_tensors
+        grad_a = grad_b = grad_scale = None
         if ctx.needs_input_grad[0]:
             grad_a = (gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)) @ b
-        if ctx.needs_input_grad[1]:
-            grad_b = (gradient if scale_a is None else gradient * scale_a).transpose(-1, -2) @ a
-        return grad_a, grad_b, None, None
+        if ctx.needs_input_grad[1] or levels is not None:
+            scaled = gradient if scale_a is None else gradient * scale_a
+            grad_b = scaled.transpose(-1, -2) @ a
+            if levels is not None:
+                grad_scale = (scaled * levels).sum(dim=-2).unsqueeze(-1)
+        return grad_a, grad_b, None, grad_scale
 
 
 def sign(x: Tensor) -> Tensor:
@@ -127,6 +147,14 @@ def sign(x: Tensor) -> Tensor:
     Unlike `torch.sign` there is no third value: both zeros give +1.
     """
     return _Sign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def sign_within(x: Tensor, width: Tensor) -> Tensor:
+    """sign(x / width) for a positive width: the same signs, and a gradient 1 / width where |x| ≤ width.
+
+    Dividing first would be wrong: a tiny negative x becomes -0.0, which counts as ≥ 0.
+    """
+    return _SignWithin.apply(x, width)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def bool_(x: Tensor) -> Tensor:
@@ -207,7 +235,12 @@ def attention_scores(query: Quantized, key: Quantized) -> Tensor:
 
 
 def bi_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, binarize: Callable[[Tensor], Tensor] = bool_
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    binarize: Callable[[Tensor], Tensor] = bool_,
+    threshold: Tensor | None = None,
 ) -> AttentionResult:
     """The paper's Bi-Attention: bool(A) ⊠ sign(V), without softmax; masked keys are 0 by an AND.
 
@@ -219,9 +252,10 @@ def bi_attention(
         value: see query.
         mask: 1 for real keys and 0 for padding, broadcast over (B, H, T, T).
         binarize: `bool_`, or `sign` for the appendix's third variant.
+        threshold: (H,), the least score that is attended to, in units of A; 0 if there is none.
     """
     scores = attention_scores(Quantized(sign(query)), Quantized(sign(key)))
-    weights = binarize(scores) * mask
+    weights = binarize(scores if threshold is None else scores - threshold[:, None, None]) * mask
     return AttentionResult(bamm(Quantized(weights), Quantized(sign(value))), scores, weights)
 
 

@@ -8,15 +8,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bibert.nn.functional import dequantize, exact_layer_norm, quantized_linear
+from bibert.nn.functional import Quantized, dequantize, exact_layer_norm, quantized_linear
 from bibert.nn.quantizers import activation_quantizer, quantize_embedding, quantize_weight
 from bibert.nn.schemes import Scheme
+
+
+class Shift(nn.Module):
+    """A learned threshold per channel in front of a sign: x - threshold, rounded, has the sign of x ≥ threshold."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.threshold = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., channels) to the same shape."""
+        return x - self.threshold
+
+
+def shift(site: str, channels: int, scheme: Scheme) -> nn.Module:
+    """The threshold of a site, or nothing where the scheme has none there."""
+    return Shift(channels) if site in scheme.thresholds else nn.Identity()
 
 
 class QuantLinear(nn.Linear):
     """A linear layer whose input and weight are quantized as the scheme says; bias in float32.
 
-    With `scheme.split` the weight is the sum of two binary ones, `weight` and `twin_weight` (BinaryBERT).
+    With `scheme.split` the weight is the sum of two binary ones, `weight` and `twin_weight` (BinaryBERT). With
+    `scheme.gain` the scale of the weight has a learned factor.
     """
 
     def __init__(self, inputs: int, outputs: int, scheme: Scheme, input_quantizer: str | None = None) -> None:
@@ -25,16 +43,25 @@ class QuantLinear(nn.Linear):
         self.bits = scheme.bits.weight
         self.input_quantizer = activation_quantizer(input_quantizer or scheme.activation, scheme.bits.activation)
         self.twin_weight = nn.Parameter(torch.zeros_like(self.weight)) if scheme.split else None
+        gains = {"none": 0, "layer": 1, "row": outputs}[scheme.gain]
+        self.gain = nn.Parameter(torch.ones(gains)) if gains else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) to (..., out)."""
         if self.quantizer == "none":
             return super().forward(x)
         rows = self.input_quantizer(x)
-        out = quantized_linear(rows, quantize_weight(self.quantizer, self.weight, self.bits))
+        out = quantized_linear(rows, self.quantized_weight())
         if self.twin_weight is not None:
             out = out + quantized_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
         return out + self.bias
+
+    def quantized_weight(self) -> Quantized:
+        """The levels of the weight and its scale, with the gain in it; a scale has no minus sign (contract, rule 4)."""
+        quantized = quantize_weight(self.quantizer, self.weight, self.bits)
+        if self.gain is None or quantized.scale is None:
+            return quantized
+        return quantized._replace(scale=quantized.scale * self.gain.abs().unsqueeze(-1))
 
 
 class QuantEmbedding(nn.Embedding):

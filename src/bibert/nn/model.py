@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.activations import ACT2FN
 from transformers.utils import ModelOutput
 
-from bibert.nn.attention import BertAttention
+from bibert.nn.attention import BertAttention, BiAttention
 from bibert.nn.config import BiBertConfig
-from bibert.nn.layers import QuantEmbedding, QuantLinear, in_float64, layer_norm
+from bibert.nn.layers import QuantEmbedding, QuantLinear, Shift, in_float64, layer_norm, shift
 from bibert.nn.quantizers import EmaSymmetric, LearnedStep
 from bibert.nn.trace import LayerTrace, Trace
 
@@ -65,6 +65,7 @@ class BertIntermediate(nn.Module):
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         scheme = config.quantization
+        self.input_shift = shift("ffn_input", config.hidden_size, scheme)
         self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
         # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
         folded = ffn_input_quantizer(config) == "gelu_sign"
@@ -73,7 +74,7 @@ class BertIntermediate(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, T, intermediate)."""
-        return self.activation(self.dense(hidden))  # type: ignore[no-any-return]
+        return self.activation(self.dense(self.input_shift(hidden)))  # type: ignore[no-any-return]
 
 
 def ffn_input_quantizer(config: BiBertConfig) -> str:
@@ -89,13 +90,14 @@ class BertOutput(nn.Module):
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         quantizer = ffn_input_quantizer(config)
+        self.input_shift = shift("ffn_hidden", config.intermediate_size, config.quantization)
         self.dense = QuantLinear(config.intermediate_size, config.hidden_size, config.quantization, quantizer)
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
         """(B, T, intermediate) and the residual (B, T, C) to (B, T, C)."""
-        return self.LayerNorm(self.dropout(self.dense(inner)) + hidden)  # type: ignore[no-any-return]
+        return self.LayerNorm(self.dropout(self.dense(self.input_shift(inner))) + hidden)  # type: ignore[no-any-return]
 
 
 class BertLayer(nn.Module):
@@ -126,13 +128,14 @@ class BertPooler(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
+        self.input_shift = shift("pooler_input", config.hidden_size, config.quantization)
         self.dense = QuantLinear(config.hidden_size, config.hidden_size, config.quantization)
         self.activation = nn.Tanh()
         self.is_exact = config.quantization.is_quantized
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, C)."""
-        first = self.dense(hidden[:, 0])
+        first = self.dense(self.input_shift(hidden[:, 0]))
         exact = self.is_exact and not self.training
         return in_float64(self.activation, first) if exact else self.activation(first)
 
@@ -161,6 +164,10 @@ class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
             module.reset()
         if isinstance(module, QuantLinear | QuantEmbedding) and module.twin_weight is not None:
             nn.init.zeros_(module.twin_weight)
+        if isinstance(module, QuantLinear) and module.gain is not None:
+            nn.init.ones_(module.gain)
+        if isinstance(module, Shift | BiAttention) and module.threshold is not None:
+            nn.init.zeros_(module.threshold)
 
 
 class BiBertModel(BiBertPreTrainedModel):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bibert.errors import SchemeError, did_you_mean
+from bibert.packed.schema import SITES
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Stage:
     half_width_ternary: bool = False  # BinaryBERT's first student; the later stages train its split
 
 
+GAINS = ("none", "layer", "row")
 LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
 VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
 DMD = (
@@ -67,6 +69,10 @@ class Scheme:
         quantile: the share of zero attention weights that `attention="quantile"` asks for.
         ffn_activation: `gelu`, or what the checkpoint has in its place; `relu`, whatever the checkpoint has.
         split: every quantized weight is the sum of two binary ones (BinaryBERT).
+        thresholds: where the sign has a learned threshold per channel in front of it, of `packed.schema.SITES`.
+        score_thresholds: whether Bi-Attention has a learned threshold per head.
+        gain: a learned factor of the scale of every weight: `none`, one per `layer`, or one per output `row`.
+        scaled_context: whether the gradient window of the context's sign grows with the root of the attended keys.
         schedule: the training runs, in order; empty for a model that is not trained here.
     """
 
@@ -81,9 +87,25 @@ class Scheme:
     quantile: float | None = None
     ffn_activation: str = "gelu"
     split: bool = False
+    thresholds: tuple[str, ...] = ()
+    score_thresholds: bool = False
+    gain: str = "none"
+    scaled_context: bool = False
     schedule: tuple[Stage, ...] = LABELS_ONLY
 
     def __post_init__(self) -> None:
+        for site in self.thresholds:
+            if site not in SITES:
+                raise SchemeError(
+                    f"scheme {self.name!r}: no threshold can stand at {site!r}; {did_you_mean(site, SITES)}"
+                )
+        if self.gain not in GAINS:
+            raise SchemeError(f"scheme {self.name!r}: gain is {self.gain!r}, must be one of {', '.join(GAINS)}")
+        if (self.score_thresholds or self.scaled_context) and self.normalizer != "none":
+            raise SchemeError(
+                f"scheme {self.name!r}: score_thresholds and scaled_context belong to Bi-Attention, which has "
+                f"normalizer='none'; here it is {self.normalizer!r}"
+            )
         if (self.attention == "quantile") != (self.quantile is not None):
             raise SchemeError(
                 f"scheme {self.name!r}: attention={self.attention!r} with quantile={self.quantile}; "
@@ -119,6 +141,7 @@ class Scheme:
                 raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, sorted(known))}")
         plain = dict(values)
         plain["bits"] = Bits(**plain["bits"])
+        plain["thresholds"] = tuple(plain.get("thresholds", ()))
         plain["schedule"] = tuple(Stage(**stage) for stage in plain.get("schedule", ()))
         return cls(**plain)
 
@@ -170,6 +193,18 @@ _ROWS = (
     _fully_binarized("baseline+bi_attention", normalizer="none", attention="bool", schedule=VANILLA),
     _fully_binarized("baseline+dmd", attention="sign", schedule=DMD),
     _fully_binarized("bibert", normalizer="none", attention="bool", schedule=DMD),
+    _fully_binarized(
+        "bibert_plus",
+        normalizer="none",
+        attention="bool",
+        ffn_input="bool",
+        ffn_activation="linear",
+        thresholds=SITES,
+        score_thresholds=True,
+        gain="row",
+        scaled_context=True,
+        schedule=DMD,
+    ),
     # Appendix, "Solutions of Attention Weight".
     _fully_binarized("baseline_asym", attention="asym", schedule=VANILLA),
     _fully_binarized("baseline_mu", attention="mean", schedule=VANILLA),
@@ -207,6 +242,7 @@ _ROWS = (
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _ROWS})
 QUANTILE_NAME = re.compile(r"baseline_quantile\((\d+(?:\.\d+)?)\)")
+VARIANT_NAME = re.compile(r"(?P<row>[^()]+)\((?P<changes>[^()=]+=[^()]*)\)")
 
 
 def baseline_quantile(percent: float) -> Scheme:
@@ -217,15 +253,44 @@ def baseline_quantile(percent: float) -> Scheme:
 def get_scheme(name: str) -> Scheme:
     """The row called `name`; `baseline_quantile(p)` works for any percentage p.
 
+    A row with some fields changed is written `bibert(gain=row,thresholds=context+value)`.
+
     Raises:
-        SchemeError: there is no such row; the message lists what exists.
+        SchemeError: there is no such row or field; the message lists what exists.
     """
     if match := QUANTILE_NAME.fullmatch(name):
         return baseline_quantile(float(match[1]))
+    if match := VARIANT_NAME.fullmatch(name):
+        return _variant(name, get_scheme(match["row"]), match["changes"])
     if name not in SCHEMES:
         known = ", ".join([*SCHEMES, "baseline_quantile(p)"])
         raise SchemeError(f"there is no scheme {name!r}; {did_you_mean(name, SCHEMES)} All schemes: {known}")
     return SCHEMES[name]
+
+
+def _variant(name: str, row: Scheme, changes: str) -> Scheme:
+    """`row` under a new name, with the fields changed that are written as `key=value,key=value`."""
+    types = {field.name: type(getattr(row, field.name)) for field in fields(row)}
+    values: dict[str, Any] = {}
+    for change in changes.split(","):
+        key, _, text = (part.strip() for part in change.partition("="))
+        if types.get(key) not in _READ_AS:
+            known = [known for known, kind in types.items() if kind in _READ_AS and known != "name"]
+            raise SchemeError(f"scheme {name!r}: {key!r} is not a field to change; {did_you_mean(key, known)}")
+        try:
+            values[key] = _READ_AS[types[key]](text)
+        except KeyError:
+            raise SchemeError(f"scheme {name!r}: {key} is {text!r}, must be true or false") from None
+    return replace(row, **{**values, "name": name})
+
+
+_READ_AS: Mapping[type, Any] = MappingProxyType(
+    {
+        str: str,
+        bool: {"true": True, "false": False}.__getitem__,
+        tuple: lambda text: tuple(site for site in SITES if site in text.split("+")) if text else (),
+    }
+)
 
 
 def half_width_ternary(scheme: Scheme) -> Scheme:

@@ -16,7 +16,7 @@ from typing import Any
 from bibert.errors import BibertError
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.inputs import Shape, random_batch
-from bibert.rivals.machine import peak_memory_bytes
+from bibert.machine import peak_memory_bytes
 from bibert.rivals.table import LOADERS, RIVALS
 
 CALLS = 3  # after these an engine's memory has stopped growing

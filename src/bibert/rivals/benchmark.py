@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from bibert.errors import BibertError
 from bibert.packed.schema import PackedConfig
-from bibert.rivals import machine
+from bibert import machine
 from bibert.rivals.alone import ChildError, build_alone, peak_memory_alone
 from bibert.rivals.inputs import Run, Shape, random_batch
 from bibert.rivals.table import OURS, RIVALS, Rival

@@ -1,6 +1,6 @@
 """A run folder: what was asked for, what came out, the log, and where a killed run goes on.
 
-    run.json      data, checkpoint, scheme, recipe, versions; metrics at the end
+    run.json      data, checkpoint, scheme, recipe, versions, commit, machine; metrics at the end
     log.jsonl     one line per log event: every loss term, the learning rate, dev metrics
     stages/NAME   checkpoints of each training stage, and its result once it is finished
     model/        the trained model with its tokenizer, a Hugging Face folder
@@ -9,7 +9,6 @@ Nothing is half-written: JSON and folders appear by a rename. The training itsel
 """
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from accelerate import PartialState
 from torch import nn
 from transformers import TrainerCallback
 
+from bibert import machine
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder, write_whole
@@ -40,7 +40,7 @@ from bibert.training.checkpoints import (
 )
 from bibert.training.recipe import Recipe
 
-PACKAGES = ("bibert", "torch", "transformers", "accelerate", "numpy")
+PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # whose versions decide the numbers, with our own
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
 
@@ -96,7 +96,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
             _check_same_request(run, request)
         else:
             run.log.unlink(missing_ok=True)
-            write_json(run.notes, {"request": request, "versions": versions()})
+            write_json(run.notes, {"request": request, **machine.about(PACKAGES)})
         try:
             yield run
         except BibertError:
@@ -144,11 +144,6 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix: value}
     parts = [_flat(inner, f"{prefix}.{key}" if prefix else key) for key, inner in value.items()]
     return {key: inner for part in parts for key, inner in part.items()}
-
-
-def versions() -> dict[str, str]:
-    """The versions of the packages that decide the numbers."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def fingerprint(data: TextData) -> str:

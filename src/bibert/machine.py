@@ -12,7 +12,7 @@ from typing import Any
 
 import bibert
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parent
 
 
 def about(packages: Iterable[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bibert
-from bibert.rivals import machine
+from bibert import machine
 
 
 def test_the_processor_has_a_name():
@@ -16,7 +16,7 @@ def test_the_processor_has_a_name():
 
 def test_peak_memory_counts_what_was_used_and_stays_after_it_is_freed():
     code = (
-        "from bibert.rivals.machine import peak_memory_bytes as peak\n"
+        "from bibert.machine import peak_memory_bytes as peak\n"
         "before = peak()\n"
         "b'x' * 100_000_000\n"
         "print(peak() - before)"
