@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bibert.errors import BibertError
+from bibert.machine import peak_memory_bytes
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.inputs import Shape, random_batch
-from bibert.machine import peak_memory_bytes
 from bibert.rivals.table import LOADERS, RIVALS
 
 CALLS = 3  # after these an engine's memory has stopped growing

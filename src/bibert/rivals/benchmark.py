@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from bibert import machine
 from bibert.errors import BibertError
 from bibert.packed.schema import PackedConfig
-from bibert import machine
 from bibert.rivals.alone import ChildError, build_alone, peak_memory_alone
 from bibert.rivals.inputs import Run, Shape, random_batch
 from bibert.rivals.table import OURS, RIVALS, Rival
