@@ -40,6 +40,8 @@ COMMANDS: Mapping[str, Row] = MappingProxyType(
         "inspect": Row("bibert.cli.inspect", "Show what a packed file is made of, to the byte."),
         "predict": Row("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
         "bench": Row("bibert.cli.bench", "Measure this file against the engines you would pick instead."),
+        "reproduce": Row("bibert.cli.reproduce", "Run a table of the paper and set the results beside it."),
+        "card": Row("bibert.cli.card", "Write the card of a packed file: figures, origin, limits."),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
         "schemes": Row("bibert.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }

@@ -74,13 +74,14 @@ def pack(
     from bibert.export import pack as packed_and_checked
     from bibert.nn.loading import load_classifier
     from bibert.packed.file import save
+    from bibert.training.run import provenance
 
     quiet_libraries()
     classifier = load_classifier(folder)
     rows = data.load_rows(classifier)
     say(f"packing {folder}, checking it on {'generated rows' if rows is None else f'{len(rows):,} rows'}")
     longest = max_length or min(MAX_LENGTH, classifier.model.config.max_position_embeddings)
-    packed = packed_and_checked(classifier, rows, max_length=longest)
+    packed = packed_and_checked(classifier, rows, max_length=longest, about=provenance(folder))
     save(packed, output)
     _show(packed, output, json)
 

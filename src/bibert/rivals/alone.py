@@ -15,7 +15,7 @@ from typing import Any
 
 from bibert.errors import BibertError
 from bibert.machine import peak_memory_bytes
-from bibert.packed.schema import PackedConfig
+from bibert.rivals.blueprint import Blueprint
 from bibert.rivals.inputs import Shape, random_batch
 from bibert.rivals.table import LOADERS, RIVALS
 
@@ -26,13 +26,13 @@ class ChildError(BibertError):
     """An engine failed in its own process; the message is its last words."""
 
 
-def build_alone(name: str, config: PackedConfig, folder: Path) -> Path:
+def build_alone(name: str, blueprint: Blueprint, folder: Path) -> Path:
     """Build a rival's file in a process of its own.
 
     Raises:
         ChildError: the rival cannot be built.
     """
-    return Path(_ask("build", name, config.to_dict(), str(folder)))
+    return Path(_ask("build", name, blueprint.to_dict(), str(folder)))
 
 
 def peak_memory_alone(name: str, path: Path, threads: int, shape: Shape, vocabulary: int) -> int:
@@ -54,8 +54,8 @@ def _ask(*words: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def _build(name: str, config: dict[str, Any], folder: str) -> str:
-    return str(RIVALS[name].build(PackedConfig.from_dict(config), Path(folder)))
+def _build(name: str, blueprint: dict[str, Any], folder: str) -> str:
+    return str(RIVALS[name].build(Blueprint.from_dict(blueprint), Path(folder)))
 
 
 def _measure(name: str, path: str, threads: int, shape: list[int], vocabulary: int) -> int:

@@ -5,9 +5,10 @@ All engines are loaded into this process and take turns (`timing`); building and
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +16,8 @@ from bibert import machine
 from bibert.errors import BibertError
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.alone import ChildError, build_alone, peak_memory_alone
-from bibert.rivals.inputs import Run, Shape, random_batch
+from bibert.rivals.blueprint import Blueprint
+from bibert.rivals.inputs import Ids, Logits, Run, Shape, random_batch
 from bibert.rivals.table import OURS, RIVALS, Rival
 from bibert.rivals.timing import Timing, Turns, summarize, take_turns
 from bibert.runtime.engine import Engine
@@ -154,12 +156,11 @@ def _prepare(rival: Rival, config: PackedConfig, plan: Plan, folder: Path) -> _R
     if rival.missing:
         return _Ready(Entry(rival.name, note=f"not installed: pip install {' '.join(rival.missing)}"))
     try:
-        path = build_alone(rival.name, config, folder)
+        path = build_alone(rival.name, Blueprint(config), folder)
         peak = _peak(rival.name, path, config, plan)
     except ChildError as error:
         return _Ready(Entry(rival.name, note=f"failed: {error}"))
-    size = sum(file.stat().st_size for file in folder.glob(f"{rival.name}.*"))
-    return _Ready(Entry(rival.name, "", size, peak), rival.load(path, plan.threads))
+    return _Ready(Entry(rival.name, "", rival.bytes_in(folder), peak), rival.load(path, plan.threads))
 
 
 def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
@@ -169,8 +170,13 @@ def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
 
 def _take_turns(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan, watch: Watch) -> Turns:
     batch = random_batch(shape, config.vocabulary)
-    calls = {name: partial(run, *batch) for name, run in runs.items()}
-    return take_turns(calls, watch(range(plan.rounds), plan.rounds, f"timing {shape}"))
+    calls = {name: _on_both(run) for name, run in runs.items()}
+    return take_turns(calls, watch(repeat(batch, plan.rounds), plan.rounds, f"timing {shape}"))
+
+
+def _on_both(run: Run) -> Callable[[tuple[Ids, Ids]], Logits]:
+    """An engine that takes ids and mask as one thing."""
+    return lambda batch: run(*batch)
 
 
 def _timed(entry: Entry, timings: Mapping[Shape, Mapping[str, Timing]]) -> Entry:

@@ -1,15 +1,17 @@
-"""Models of a given shape with random weights: a packed one, and the full-precision BERT that rivals start from.
+"""The models that are compared: a packed one with random weights, and the full-precision BERT that rivals start from.
 
 How long a forward pass takes does not depend on the values, so a comparison of speed needs no trained weights. Nothing
-can be said about accuracy with them. torch and transformers are imported when a BERT is asked for.
+can be said about accuracy with random ones, so a BERT may also get those of a classifier of ours. torch and
+transformers are imported when a BERT is asked for.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError
+from bibert.errors import BibertError, SchemeError
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, tensor_specs
@@ -71,6 +73,30 @@ def random_bert(config: PackedConfig) -> Any:
         pad_token_id=None,  # nothing here is padding, and a vocabulary may be too short to have BERT's
     )
     return BertForSequenceClassification(shape).eval()
+
+
+def trained_bert(folder: Path) -> Any:
+    """Hugging Face's `BertForSequenceClassification` with the weights of a full-precision classifier, in eval mode.
+
+    Raises:
+        CheckpointError: the folder does not hold a whole classifier.
+        SchemeError: the classifier is quantized.
+        BibertError: a BERT of that library cannot have this shape.
+    """
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from bibert.nn.loading import load_classifier
+
+    ours = load_classifier(folder).model
+    if ours.config.quantization.is_quantized:
+        raise SchemeError(
+            f"{folder}: is quantized by scheme {ours.config.quantization.name!r}, a rival starts from full precision; "
+            "give the teacher"
+        )
+    config = BertConfig(num_labels=ours.config.num_labels, **{key: getattr(ours.config, key) for key in _BERT_KEYS})
+    model = BertForSequenceClassification(config)
+    model.load_state_dict(ours.state_dict())  # the two have the same names
+    return model.eval()
 
 
 def example_inputs(config: PackedConfig) -> dict[str, Any]:

@@ -2,23 +2,23 @@
 
 from pathlib import Path
 
-from bibert.packed.schema import PackedConfig
+from bibert.rivals.blueprint import Blueprint
 from bibert.rivals.inputs import Ids, Logits, Run
-from bibert.rivals.models import INPUTS, example_inputs, random_bert
+from bibert.rivals.models import INPUTS, example_inputs
 
 
-def build_fp32(config: PackedConfig, folder: Path) -> Path:
+def build_fp32(blueprint: Blueprint, folder: Path) -> Path:
     """Write the float32 graph for any batch and length, unless `folder` has it already."""
     path = folder / "onnx-fp32.onnx"
     if not path.exists():
-        _export(config, path)
+        _export(blueprint, path)
     return path
 
 
-def _export(config: PackedConfig, path: Path) -> None:
+def _export(blueprint: Blueprint, path: Path) -> None:
     import torch
 
-    model = random_bert(config)
+    config, model = blueprint.config, blueprint.bert()
     model.set_attn_implementation("eager")  # what the fused one exports to is up to 10 % slower here
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.positions)}
     torch.onnx.export(
@@ -33,12 +33,12 @@ def _export(config: PackedConfig, path: Path) -> None:
     )
 
 
-def build_int8(config: PackedConfig, folder: Path) -> Path:
+def build_int8(blueprint: Blueprint, folder: Path) -> Path:
     """Write the graph with int8 weights; activations are quantized when it runs."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    graph = onnx.load(build_fp32(config, folder))
+    graph = onnx.load(build_fp32(blueprint, folder))
     # The exporter's notes on shapes inside the graph contradict what onnx infers itself, and the quantizer stops there.
     del graph.graph.value_info[:]
     path = folder / "onnx-int8.onnx"

@@ -1,29 +1,26 @@
 """OpenVINO as a rival: float32, and int8 weights and activations by NNCF's post-training quantization.
 
 It gets what suits it best: a graph compiled for the very shape it is asked for, the setting for short latency, and the
-preset for transformers.
+preset for transformers. Texts of all lengths run on one graph for any shape.
 """
 
-from collections.abc import Iterator
-from itertools import cycle, islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bibert.packed.schema import PackedConfig
-from bibert.rivals.inputs import Ids, Logits, Run, Shape, random_batch
-from bibert.rivals.models import INPUTS, example_inputs, random_bert
-
-CALIBRATION_LENGTHS = (128, 64, 32, 16, 8)
-CALIBRATION_BATCHES = 30
+from bibert.rivals.blueprint import Blueprint
+from bibert.rivals.inputs import Ids, Logits, Run, Shape
+from bibert.rivals.models import INPUTS, example_inputs
 
 
-def build_fp32(config: PackedConfig, folder: Path) -> Path:
+def build_fp32(blueprint: Blueprint, folder: Path) -> Path:
     """Write the float32 model for any batch and length, unless `folder` has it already."""
     import openvino
 
     path = folder / "openvino-fp32.xml"
     if not path.exists():
-        model = openvino.convert_model(_logits_only(random_bert(config)), example_input=example_inputs(config))
+        example = example_inputs(blueprint.config)
+        model = openvino.convert_model(_logits_only(blueprint.bert()), example_input=example)
         openvino.save_model(model, path, compress_to_fp16=False)
     return path
 
@@ -34,37 +31,44 @@ def _logits_only(model: Any) -> Any:
     return model
 
 
-def build_int8(config: PackedConfig, folder: Path) -> Path:
-    """Write the model quantized to int8, with ranges taken from random texts of several lengths."""
+def build_int8(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the model quantized to int8, with ranges taken from the texts of the blueprint."""
     import nncf
     import openvino
 
-    model = openvino.Core().read_model(build_fp32(config, folder))
+    model = openvino.Core().read_model(build_fp32(blueprint, folder))
+    batches = [dict(zip(INPUTS, batch, strict=True)) for batch in blueprint.calibration()]
     quantized = nncf.quantize(
-        model,
-        nncf.Dataset(list(_calibration(config))),
-        model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=CALIBRATION_BATCHES,
+        model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
     )
     path = folder / "openvino-int8.xml"
     openvino.save_model(quantized, path)
     return path
 
 
-def _calibration(config: PackedConfig) -> Iterator[dict[str, Ids]]:
-    lengths = [min(length, config.positions) for length in CALIBRATION_LENGTHS]
-    for seed, length in enumerate(islice(cycle(lengths), CALIBRATION_BATCHES)):
-        yield dict(zip(INPUTS, random_batch(Shape(1, length), config.vocabulary, seed), strict=True))
-
-
 def load_fp32(path: Path, threads: int) -> Run:
-    """Make the float32 model ready; without the hint a CPU that has bfloat16 would compute in that."""
-    return _load(path, {**_settings(threads), "INFERENCE_PRECISION_HINT": "f32"})
+    """Make the float32 model ready."""
+    return _load(path, _float32_settings(threads))
 
 
 def load_int8(path: Path, threads: int) -> Run:
     """Make the int8 model ready."""
     return _load(path, _settings(threads))
+
+
+def load_fp32_for_texts(path: Path, threads: int) -> Run:
+    """Make the float32 model ready for any shape at once."""
+    return _load_for_any_shape(path, _float32_settings(threads))
+
+
+def load_int8_for_texts(path: Path, threads: int) -> Run:
+    """Make the int8 model ready for any shape at once."""
+    return _load_for_any_shape(path, _settings(threads))
+
+
+def _float32_settings(threads: int) -> dict[str, Any]:
+    """Without the hint a CPU that has bfloat16 would compute in that."""
+    return {**_settings(threads), "INFERENCE_PRECISION_HINT": "f32"}
 
 
 def _settings(threads: int) -> dict[str, Any]:
@@ -87,11 +91,22 @@ def _load(path: Path, settings: dict[str, Any]) -> Run:
         if ids.shape not in compiled:
             compiled.clear()  # one shape at a time: each compiled model has its own copy of the weights
             compiled[ids.shape] = _compile(core, path, Shape(*ids.shape), settings)
-        request, inputs = compiled[ids.shape], dict(zip(INPUTS, (ids, mask), strict=True))
-        logits: Logits = request.infer(inputs, share_inputs=True)[0]
-        return logits
+        return _infer(compiled[ids.shape], ids, mask)
 
     return run
+
+
+def _load_for_any_shape(path: Path, settings: dict[str, Any]) -> Run:
+    """To compile takes seconds, so texts of changing length need a model that was compiled once for all shapes."""
+    import openvino
+
+    request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
+    return partial(_infer, request)
+
+
+def _infer(request: Any, ids: Ids, mask: Ids) -> Logits:
+    logits: Logits = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)), share_inputs=True)[0]
+    return logits
 
 
 def _compile(core: Any, path: Path, shape: Shape, settings: dict[str, Any]) -> Any:

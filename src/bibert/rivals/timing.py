@@ -9,11 +9,13 @@ flatters the faster engine. So the share of the time that this process had a CPU
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Call = Callable[[], object]
+Item = TypeVar("Item")  # what engines are given in a round
 Seconds = NDArray[np.float64]
 
 QUIET = 0.9  # the share of the time that a process must have had a CPU for its ratios to be fair
@@ -52,36 +54,38 @@ class Turns:
     cpu_share: float
 
 
-def take_turns(calls: Mapping[str, Call], rounds: Iterable[int]) -> Turns:
+def take_turns(calls: Mapping[str, Callable[[Item], object]], inputs: Iterable[Item]) -> Turns:
     """Give every engine a turn each round, in order, and note its seconds; a round to warm up comes before.
 
     Args:
         calls: by the name of an engine.
-        rounds: one item per round that counts; what it is does not matter.
+        inputs: one for each round that counts, at least one; all engines of a round get the same.
     """
+    remaining = iter(inputs)
+    first = next(remaining)
     for _ in range(WARM_UP_ROUNDS):
-        _one_round(calls)
+        _one_round(calls, first)
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     start, cpu_start = time.perf_counter(), time.process_time()
-    for _ in rounds:
-        for name, value in _one_round(calls).items():
+    for item in chain([first], remaining):
+        for name, value in _one_round(calls, item).items():
             seconds[name].append(value)
     return Turns(seconds, (time.process_time() - cpu_start) / (time.perf_counter() - start))
 
 
-def _one_round(calls: Mapping[str, Call]) -> dict[str, float]:
-    return {name: _one_turn(call) for name, call in calls.items()}
+def _one_round(calls: Mapping[str, Callable[[Item], object]], item: Item) -> dict[str, float]:
+    return {name: _one_turn(call, item) for name, call in calls.items()}
 
 
-def _one_turn(call: Call) -> float:
+def _one_turn(call: Callable[[Item], object], item: Item) -> float:
     """The seconds of the second of two calls.
 
     The neighbours have just emptied the caches. In a service an engine follows itself, so the first call, which does
     not count, brings its weights back.
     """
-    call()
+    call(item)
     start = time.perf_counter()
-    call()
+    call(item)
     return time.perf_counter() - start
 
 

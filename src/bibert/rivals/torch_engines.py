@@ -1,24 +1,28 @@
 """torch as a rival: the BERT of transformers in float32, and with linear layers quantized to int8 at run time.
 
-A file is the whole module as torch writes it. It is read back by the process that wrote it, or its child; a file from
-elsewhere must never be loaded like this.
+float32 weights are safetensors with the configuration beside them. A quantized model is the whole module as torch writes
+it: it is read back by the process that built it, or its parent; a file from elsewhere must never be loaded like this.
 """
 
 import warnings
 from pathlib import Path
 from typing import Any
 
-from bibert.packed.schema import PackedConfig
+from bibert.rivals.blueprint import Blueprint
 from bibert.rivals.inputs import Ids, Logits, Run
-from bibert.rivals.models import random_bert
 
 
-def build_fp32(config: PackedConfig, folder: Path) -> Path:
-    """Write the float32 model; attention is torch's fused one."""
-    return _write(random_bert(config), folder / "torch-fp32.pt")
+def build_fp32(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the float32 model: its weights and its configuration."""
+    from safetensors.torch import save_model
+
+    model, path = blueprint.bert(), folder / "torch-fp32.safetensors"
+    save_model(model, str(path))
+    model.config.to_json_file(path.with_suffix(".json"))
+    return path
 
 
-def build_int8(config: PackedConfig, folder: Path) -> Path:
+def build_int8(blueprint: Blueprint, folder: Path) -> Path:
     """Write the model with int8 linear layers, in the form that torch takes to be best for this CPU."""
     import torch
 
@@ -26,25 +30,37 @@ def build_int8(config: PackedConfig, folder: Path) -> Path:
         # torch announces the end of this function; until then it is the int8 that a user of plain torch has.
         warnings.simplefilter("ignore")
         quantize: Any = torch.ao.quantization.quantize_dynamic
-        quantized = quantize(random_bert(config), {torch.nn.Linear}, dtype=torch.qint8)
-    return _write(quantized, folder / "torch-int8.pt")
-
-
-def _write(model: Any, path: Path) -> Path:
-    import torch
-
-    torch.save(model, path)
+        quantized = quantize(blueprint.bert(), {torch.nn.Linear}, dtype=torch.qint8)
+    path = folder / "torch-int8.pt"
+    torch.save(quantized, path)
     return path
 
 
-def load(path: Path, threads: int) -> Run:
-    """Read a model of this module; the number of threads counts for all of torch in this process."""
+def load_fp32(path: Path, threads: int) -> Run:
+    """Read the float32 model; attention is torch's fused one."""
+    from safetensors.torch import load_model
+    from transformers import BertConfig, BertForSequenceClassification
+
+    model = BertForSequenceClassification(BertConfig.from_json_file(path.with_suffix(".json")))
+    load_model(model, path)
+    return _run_of(model.eval(), threads)
+
+
+def load_int8(path: Path, threads: int) -> Run:
+    """Read the model with int8 layers."""
     import torch
 
-    torch.set_num_threads(threads)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same announcement, of quantized tensors
         model = torch.load(path, weights_only=False)
+    return _run_of(model, threads)
+
+
+def _run_of(model: Any, threads: int) -> Run:
+    """A module as an engine; the number of threads counts for all of torch in this process."""
+    import torch
+
+    torch.set_num_threads(threads)
 
     def run(ids: Ids, mask: Ids) -> Logits:
         with torch.inference_mode():

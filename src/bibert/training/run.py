@@ -185,7 +185,12 @@ def request_of(command: str, data: TextData, recipe: Recipe, **models: str | Pat
     """What a run was asked for, as plain values; a run goes on only if it is asked for the same again."""
     return {
         "command": command,
-        "data": {"name": data.name, "source": str(data.source), "sha256": fingerprint(data)},
+        "data": {
+            "name": data.name,
+            "source": str(data.source),
+            "train": Path(data.train.origin).name,
+            "sha256": fingerprint(data),
+        },
         "recipe": recipe.to_dict(),
         **{role: {"name": str(name), "sha256": weights_digest(name)} for role, name in models.items()},
     }
@@ -210,6 +215,24 @@ def finished_metrics(run: RunFolder) -> dict[str, float] | None:
     """The metrics of a finished run; None for one that has still to go on."""
     notes = read_json(run.notes)
     return notes.get("metrics") if notes and run.model.is_dir() else None
+
+
+def provenance(model: Path) -> dict[str, Any]:
+    """Where a model folder comes from, by the run it lies in: data, recipe, metrics; empty if it lies in none.
+
+    Names of files and folders are left out: they mean nothing on another machine.
+    """
+    notes = read_json(RunFolder(model.parent).notes) if model.name == "model" else None
+    if not isinstance(notes, dict) or "metrics" not in notes:
+        return {}
+    request = notes["request"]
+    return {
+        "data": {"name": request["data"]["name"], "sha256": request["data"]["sha256"]},
+        "recipe": request["recipe"],
+        "teacher_sha256": request.get("teacher", {}).get("sha256"),
+        "metrics": notes["metrics"],
+        **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
+    }
 
 
 class JsonLog(TrainerCallback):  # type: ignore[misc]

@@ -1,0 +1,180 @@
+"""Running a table of the paper: one teacher for each task, every scheme and seed distilled from it, runs collected.
+
+    OUTPUT/sst2/teacher         a run folder (see `run`)
+    OUTPUT/sst2/bibert-42       another, for the scheme and the seed
+    OUTPUT/results.json         every finished run in OUTPUT, whoever trained it
+    OUTPUT/table.md             the same beside the paper's figures
+
+A run that is finished is not run again and a killed one goes on, so the same call collects what is there and trains
+what is missing. Several processes may share one OUTPUT if they have different schemes, seeds or tasks to train.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from bibert import machine
+from bibert.data.examples import TextData
+from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
+from bibert.errors import CheckpointError
+from bibert.files import write_whole
+from bibert.nn.config import BiBertConfig, as_scheme
+from bibert.nn.schemes import get_scheme
+from bibert.training.checkpoints import read_json
+from bibert.training.distiller import distill
+from bibert.training.recipe import Recipe, load_recipe
+from bibert.training.reproduced import TEACHER, Cell, get_table, markdown, save_cells
+from bibert.training.run import RunFolder, finished_metrics
+from bibert.training.teacher import finetune
+
+Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        table: the short name of the table that the results are set beside.
+        tasks: keys of GLUE tasks.
+        schemes: names of schemes; the teacher is trained in any case.
+        seeds: of the students.
+        checkpoint: the BERT the teachers are fine-tuned from.
+        recipe: preset or file of the students, `{task}` standing for the task, as in `paper-{task}`.
+        teacher_recipe: the same for the teachers.
+        changes: to the students' recipe; the teachers take `max_length` from it.
+        glue: the folder of GLUE's TSV files; None for the Hub.
+        train_file: another training file in the folder of each task.
+    """
+
+    table: str
+    tasks: tuple[str, ...]
+    schemes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    checkpoint: str
+    recipe: str
+    teacher_recipe: str
+    changes: dict[str, Any]
+    glue: Path | None
+    train_file: str = TRAIN_FILE
+
+    def students_recipe(self, task: str, seed: int) -> Recipe:
+        """The recipe of a student."""
+        return load_recipe(_for_task(self.recipe, task), {**self.changes, "seed": seed})
+
+    def teachers_recipe(self, task: str) -> Recipe:
+        """The recipe of a teacher, which reads as many tokens as its students."""
+        tokens = self.students_recipe(task, seed=0).max_length
+        return load_recipe(_for_task(self.teacher_recipe, task), {"max_length": tokens})
+
+    def load(self, task: str) -> TextData:
+        """The data of a task."""
+        return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, self.train_file)
+
+    def check(self) -> None:
+        """Find what is wrong with the plan before an hour is spent on its first run."""
+        for scheme in self.schemes:
+            get_scheme(scheme)
+        for task in self.tasks:
+            self.teachers_recipe(task)
+
+
+def _for_task(name: str, task: str) -> str:
+    return name.replace("{task}", get_task(task).name.lower())
+
+
+def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
+    """Train what is missing in `output`, and write the results after every run.
+
+    Raises:
+        Interrupted: SIGTERM or Ctrl-C came; the same call goes on.
+    """
+    plan.check()
+    output.mkdir(parents=True, exist_ok=True)
+    for task in plan.tasks:
+        data = plan.load(task)
+        teacher = output / task / "teacher"
+        callbacks = progress(f"{task} teacher")
+        finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)
+        write_results(output, plan.table)
+        for scheme in plan.schemes:
+            for seed in plan.seeds:
+                folder = output / task / f"{scheme}-{seed}"
+                recipe, callbacks = plan.students_recipe(task, seed), progress(f"{task} {scheme}")
+                distill(teacher / "model", get_scheme(scheme), data, folder, recipe, callbacks=callbacks)
+                write_results(output, plan.table)
+    return write_results(output, plan.table)
+
+
+def write_results(output: Path, table: str) -> list[Cell]:
+    """Collect every finished run of a folder into its results file and its table."""
+    cells = list(collect(output))
+    if not cells:
+        return cells
+    facts = machine.about(())
+    command = f"bibert reproduce --table {table} --collect -o {output.name}"
+    about = {"command": command, "table": table, "commit": facts["commit"], "machine": facts["cpu"]}
+    save_cells(output / "results.json", cells, about | {"date": facts["date"]})
+    with write_whole(output / "table.md") as file:
+        file.write(markdown(cells, get_table(table)))
+    return cells
+
+
+def collect(output: Path) -> Iterator[Cell]:
+    """The finished runs in a folder, task by task."""
+    for task in TASKS:
+        for notes in sorted(output.glob(f"{task}/*/run.json")):
+            if finished_metrics(RunFolder(notes.parent)) is not None:
+                yield cell_of(RunFolder(notes.parent), task)
+
+
+def cell_of(run: RunFolder, task: str) -> Cell:
+    """A finished run as a cell.
+
+    Raises:
+        CheckpointError: the run was trained on other data than the task's.
+    """
+    notes = read_json(run.notes)
+    request = notes["request"]
+    if request["data"]["name"] != TASKS[task].name:
+        raise CheckpointError(
+            f"{run.path}: was trained on {request['data']['name']}, its folder is that of {TASKS[task].name}; "
+            "move it to the folder of its task"
+        )
+    scheme = as_scheme(request.get("scheme", TEACHER))
+    metric = f"eval_dev_{TASKS[task].metrics[0]}"
+    evaluations = _evaluations(run.log, metric)
+    best = max(evaluations, key=lambda point: point[1])
+    shape = BiBertConfig.from_pretrained(run.model)
+    return Cell(
+        task=task,
+        scheme=scheme.name,
+        augmented=request["data"]["train"] != TRAIN_FILE,
+        metrics=notes["metrics"],
+        best_step=best[0],
+        evaluations=evaluations,
+        recipe=request["recipe"],
+        backbone={
+            "layers": shape.num_hidden_layers,
+            "hidden": shape.hidden_size,
+            "heads": shape.num_attention_heads,
+        },
+        origin={
+            "bits": str(scheme.bits),
+            **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
+            "data_sha256": request["data"]["sha256"],
+            "teacher_sha256": request.get("teacher", {}).get("sha256"),
+        },
+    )
+
+
+def _evaluations(log: Path, metric: str) -> list[tuple[int, float]]:
+    """Step and metric of each evaluation of the last stage; the final one repeats the best."""
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    last = events[-1]["stage"]
+    points = [(event["step"], event[metric]) for event in events if event["stage"] == last and metric in event]
+    return points[:-1] if len(points) > 1 else points

@@ -1,0 +1,136 @@
+"""A table of the paper on tiny data: what is run, what is kept, what the results file and the table say."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bibert.analysis.paper import TABLE_1, TABLE_2
+from bibert.errors import CheckpointError, RecipeError, SchemeError
+from bibert.training.reproduced import Cell, load_cells, markdown, printed
+from bibert.training.reproduction import Plan, collect, reproduce, write_results
+
+RECIPE = "learning_rate = 1e-3\nepochs = 1\nbatch_size = 16\nmax_length = 16\neval_every = 2\n"
+
+
+def quiet(_):
+    return ()
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory, data):
+    """SST-2's folder with the made-up texts in it."""
+    folder = tmp_path_factory.mktemp("glue")
+    (folder / "SST-2").mkdir()
+    for name, split in (("train", data.train), ("dev", data.dev["dev"])):
+        lines = [f"{text}\t{label:.0f}" for text, label in zip(split.texts, split.labels, strict=True)]
+        (folder / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    (folder / "SST-2" / "train_aug.tsv").write_bytes((folder / "SST-2" / "train.tsv").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(glue, start, tmp_path_factory):
+    recipe = tmp_path_factory.mktemp("recipe") / "tiny-sst-2.toml"
+    recipe.write_text(RECIPE)
+    name = str(recipe).replace("sst-2", "{task}")
+    return Plan("1", ("sst2",), ("bibert", "bibert_plus"), (1, 2), str(start), name, name, {"log_every": 1}, glue)
+
+
+@pytest.fixture(scope="module")
+def output(plan, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table") / "runs"
+    reproduce(plan, folder, quiet)
+    return folder
+
+
+def test_there_is_one_teacher_and_a_student_for_each_scheme_and_seed(output):
+    runs = {"teacher", "bibert-1", "bibert-2", "bibert_plus-1", "bibert_plus-2"}
+    assert {folder.name for folder in (output / "sst2").iterdir()} == runs
+    cells = load_cells(output / "results.json")
+    assert {(cell.scheme, cell.recipe["seed"]) for cell in cells} == {
+        ("full_precision", 42),
+        *((scheme, seed) for scheme in ("bibert", "bibert_plus") for seed in (1, 2)),
+    }
+
+
+def test_a_cell_has_all_that_is_needed_to_run_it_again(output):
+    for cell in load_cells(output / "results.json"):
+        notes = json.loads((output / "sst2" / folder_of(cell) / "run.json").read_text())
+        assert cell.recipe == notes["request"]["recipe"]
+        assert cell.recipe["log_every"] == (1 if cell.scheme != "full_precision" else 20)
+        assert cell.origin["data_sha256"] == notes["request"]["data"]["sha256"]
+        assert cell.origin["commit"] == notes["commit"]
+        assert cell.metrics == notes["metrics"]
+        assert [step for step, _ in cell.evaluations] == [2, 4]
+        assert dict(cell.evaluations)[cell.best_step] == cell.metrics["dev_accuracy"]
+        assert cell.score == 100 * cell.metrics["dev_accuracy"]
+        assert cell.backbone == {"layers": 2, "hidden": 32, "heads": 2}
+
+
+def folder_of(cell):
+    return "teacher" if cell.scheme == "full_precision" else f"{cell.scheme}-{cell.recipe['seed']}"
+
+
+def test_a_second_call_trains_nothing(output, plan):
+    before = {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")}
+    reproduce(plan, output, quiet)
+    assert {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")} == before
+
+
+def test_the_table_sets_ours_beside_the_papers(output):
+    table = (output / "table.md").read_text()
+    assert "| scheme | bits | SST-2, ours | paper |" in table
+    (line,) = [line for line in table.splitlines() if line.startswith("| `bibert` ")]
+    assert line.split(" | ")[1] == "1-1-1"
+    assert line.endswith("| 88.7 |")
+    assert " to " in line  # two seeds
+    assert next(line for line in table.splitlines() if "`bibert_plus`" in line).endswith("| – |")
+    assert "2 x 32" in table
+    assert "4 steps of 16 texts" in table
+
+
+def test_an_unfinished_run_is_not_collected(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    run.mkdir(parents=True)
+    notes = json.loads((output / "sst2" / "bibert-1" / "run.json").read_text())
+    del notes["metrics"]
+    (run / "run.json").write_text(json.dumps(notes))
+    assert list(collect(tmp_path)) == []
+    assert write_results(tmp_path, "1") == []
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_run_in_the_folder_of_another_task_is_refused(output, tmp_path):
+    (tmp_path / "rte").mkdir()
+    (tmp_path / "rte" / "bibert-1").symlink_to(output / "sst2" / "bibert-1")
+    with pytest.raises(CheckpointError, match=r"was trained on SST-2, its folder is that of RTE"):
+        list(collect(tmp_path))
+
+
+def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path):
+    for broken, error in (
+        (replace(plan, schemes=("bibert", "bibret")), SchemeError),
+        (replace(plan, recipe="cpu-{task}", tasks=("sst2", "qqp")), RecipeError),
+    ):
+        with pytest.raises(error):
+            reproduce(broken, tmp_path / "runs", quiet)
+        assert not (tmp_path / "runs").exists()
+
+
+def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
+    changed = replace(plan, train_file="train_aug.tsv", schemes=("bibert",), seeds=(1,))
+    cells = reproduce(changed, tmp_path / "runs", quiet)
+    assert all(cell.augmented for cell in cells)
+    assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
+
+
+def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table():
+    assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == 33.6
+    assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) is None
+    assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == 66.1
+
+
+def test_the_score_is_the_papers_metric_of_the_task():
+    cell = Cell("cola", "bibert", False, {"dev_matthews": 0.25, "dev_accuracy": 0.7}, 1, [(1, 0.25)], {}, {}, {})
+    assert cell.score == 25.0
