@@ -5,7 +5,8 @@ The products are watched where torch computes them (a dispatch mode), so nothing
 
 import json
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -307,3 +308,28 @@ def test_fields_that_contradict_each_other_are_refused():
         Scheme.from_dict(SCHEMES["bibert"].to_dict() | {"wieght": "sign"})
     with pytest.raises(SchemeError, match="'bibert' is not split, so it has no ternary first student"):
         half_width_ternary(SCHEMES["bibert"])
+
+
+def test_a_row_with_changed_fields_is_written_in_parentheses():
+    scheme = get_scheme("bibert(gain=row, scaled_context=true, thresholds=value+attention_input)")
+    assert (scheme.gain, scheme.scaled_context) == ("row", True)
+    assert scheme.thresholds == ("attention_input", "value")  # in the order of the file
+    assert replace(scheme, name="bibert", gain="none", scaled_context=False, thresholds=()) == get_scheme("bibert")
+    assert get_scheme("bibert_plus(thresholds=)").thresholds == ()
+
+
+WRONG_VARIANTS = {
+    "bibert(gian=row)": "'gian' is not a field to change; did you mean 'gain'",
+    "bibert(bits=2)": "'bits' is not a field to change",
+    "bibert(gain=column)": "gain is 'column', must be one of none, layer, row",
+    "bibert(scaled_context=yes)": "scaled_context is 'yes', must be true or false",
+    "bibert(thresholds=context+nowhere)": "no threshold can stand at 'nowhere'",
+    "baseline(score_thresholds=true)": "belong to Bi-Attention",
+    "bibret(gain=row)": "there is no scheme 'bibret'",
+}
+
+
+@pytest.mark.parametrize(("name", "says"), WRONG_VARIANTS.items())
+def test_a_change_that_has_no_meaning_is_refused(name, says):
+    with pytest.raises(SchemeError, match=re.escape(says)):
+        get_scheme(name)

@@ -268,6 +268,10 @@ def get_scheme(name: str) -> Scheme:
     return SCHEMES[name]
 
 
+def _place(site: str) -> int:
+    return SITES.index(site) if site in SITES else len(SITES)
+
+
 def _variant(name: str, row: Scheme, changes: str) -> Scheme:
     """`row` under a new name, with the fields changed that are written as `key=value,key=value`."""
     types = {field.name: type(getattr(row, field.name)) for field in fields(row)}
@@ -288,7 +292,7 @@ _READ_AS: Mapping[type, Any] = MappingProxyType(
     {
         str: str,
         bool: {"true": True, "false": False}.__getitem__,
-        tuple: lambda text: tuple(site for site in SITES if site in text.split("+")) if text else (),
+        tuple: lambda text: tuple(sorted(filter(None, text.split("+")), key=_place)),
     }
 )
 

@@ -16,6 +16,7 @@ from bibert.errors import ModelFileError
 from bibert.runtime.classifier import TextClassifier, find_file, load
 from bibert.training.evaluate import score
 
+BLANK = "–"
 RECIPE_FIRST = ("seed", "epochs", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
 
 
@@ -89,13 +90,10 @@ def _opening(subject: Subject, classifier: TextClassifier, path: Path) -> str:
 def _figures(subject: Subject, classifier: TextClassifier, logits: Any) -> str:
     labels = np.asarray(subject.rows.labels)
     measured = score(logits, labels, subject.metrics)
-    student = classifier.about["metrics"]
     lines = [f"| model | bits | {' | '.join(subject.metrics)} |", "|---" * (2 + len(subject.metrics)) + "|"]
     if subject.teacher:
-        lines.append(
-            _row("teacher, torch", "32-32-32", [subject.teacher["metrics"][f"dev_{m}"] for m in subject.metrics])
-        )
-    lines.append(_row("this model, torch", "1-1-1", [student[f"dev_{name}"] for name in subject.metrics]))
+        lines.append(_row("teacher, torch", "32-32-32", _noted(subject, subject.teacher)))
+    lines.append(_row("this model, torch", "1-1-1", _noted(subject, classifier.about)))
     lines.append(_row(f"this file, {classifier.isa} engine", "1-1-1", [measured[name] for name in subject.metrics]))
     text = (
         f"## Figures\n\nOn {len(subject.rows):,} labelled rows ({classifier.about['data']['name']}, dev); the model "
@@ -105,8 +103,14 @@ def _figures(subject: Subject, classifier: TextClassifier, logits: Any) -> str:
     return text if len(classifier.labels) == 1 else f"{text}\n\n{_confusion(classifier.labels, labels, logits)}"
 
 
-def _row(name: str, bits: str, values: Sequence[float]) -> str:
-    return f"| {name} | {bits} | {' | '.join(f'{100 * value:.2f} %' for value in values)} |"
+def _noted(subject: Subject, origin: Mapping[str, Any]) -> list[float | None]:
+    """The metrics a run noted at its end; None for one that it did not measure."""
+    return [origin["metrics"].get(f"dev_{name}") for name in subject.metrics]
+
+
+def _row(name: str, bits: str, values: Sequence[float | None]) -> str:
+    cells = [BLANK if value is None else f"{100 * value:.2f} %" for value in values]
+    return f"| {name} | {bits} | {' | '.join(cells)} |"
 
 
 def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:

@@ -1,0 +1,30 @@
+"""`bibert reproduce` on the command line; what it runs is tested in tests/training/test_reproduction.py."""
+
+import pytest
+
+from bibert.cli.reproduce import _words
+
+REFUSED = {
+    "table": (["--table", "7"], "there is no table '7'"),
+    "task": (["--tasks", "sst-2,sst3", "-c", "x"], "there is no GLUE task 'sst3'"),
+    "scheme": (["--schemes", "bibret", "--tasks", "sst-2", "-c", "x"], "there is no scheme 'bibret'"),
+    "seed": (["--seeds", "1,two", "-c", "x"], "'two' is not a whole number"),
+    "checkpoint": (["--tasks", "sst-2"], "no checkpoint to fine-tune teachers from"),
+    "recipe": (["--tasks", "sst-2", "-c", "x", "--set", "epoch=2"], "unknown key 'epoch'"),
+    "nothing to collect": (["--collect"], "holds no finished run"),
+}
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_mistake_is_one_line_and_leaves_nothing(words, says, bibert, tmp_path, capsys):
+    assert bibert("reproduce", tmp_path, *words, "-o", tmp_path / "runs") != 0
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_scheme_with_changed_fields_is_one_word():
+    assert _words("bibert, bibert(gain=row,scaled_context=true),,baseline") == (
+        "bibert",
+        "bibert(gain=row,scaled_context=true)",
+        "baseline",
+    )
