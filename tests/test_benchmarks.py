@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bibert.data.examples import Split, TextData
+from bibert.errors import BibertError
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 TABLE = r"<!-- results/{name}\.json -->\n(.*?)\n<!-- end -->"
 
@@ -25,7 +28,7 @@ def load(name):
         sys.path.remove(str(BENCHMARKS))
 
 
-@pytest.mark.parametrize("name", ["training_step", "engine"])
+@pytest.mark.parametrize("name", ["training_step", "engine", "front"])
 def test_a_table_is_made_from_its_results_file(name):
     results = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
     readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
@@ -65,3 +68,62 @@ def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
         "| openvino-int8 | not installed: pip install openvino nncf |  |  |",
         "| onnx-int8 | 23.2 | 147.8 | 12.50, x6.2 (6.0-6.5) |",
     ]
+
+
+def a_front(*points):
+    machine = {
+        "versions": {},
+        "commit": "abc",
+        "cpu": "a CPU",
+        "isa": "avx2",
+        "threads": 1,
+        "python": "3",
+        "date": "now",
+    }
+    facts = {"seed": 0, "rounds": 1, "batch": 32, "dev_rows": 872, "max_length": 64}
+    return {"command": "run", "machine": machine, **facts, "cpu_share": {"one": 1.0, "batch": 0.9}, "points": [*points]}
+
+
+def a_point(name, correct, ratio):
+    timing = {"median_ms": 0.5 * ratio, "best_ms": 0.5, "ratio": {"median": ratio, "low": ratio, "high": 2 * ratio}}
+    return {
+        "name": name,
+        "kind": "1 bit",
+        "correct": correct,
+        "shipped_bytes": 4_414_000,
+        "one": timing,
+        "batch": timing,
+    }
+
+
+def test_the_front_shows_accuracy_size_and_ratios_to_ours():
+    shown = load("front").render(a_front(a_point("bibert", 662, 1.0), a_point("onnx-int8", 785, 7.25))).splitlines()
+    assert shown[2] == "| bibert | 75.9 | 4.41 | 0.5 | 0.5 |"
+    assert shown[3] == "| onnx-int8 | 90.0 | 4.41 | 3.62, x7.2 (7.2-14) | 3.62, x7.2 (7.2-14) |"
+    assert "never less than 90% of a CPU" in shown[-1]
+    assert not any("provisional" in line for line in shown)
+
+
+def test_times_of_a_busy_machine_are_called_provisional():
+    busy = a_front(a_point("bibert", 662, 1.0)) | {"cpu_share": {"one": 1.0, "batch": 0.89}}
+    assert "these times are provisional" in load("front").render(busy)
+
+
+def test_the_front_times_whole_batches_of_dev_texts_that_differ_from_round_to_round():
+    script = load("front")
+    dev = Split(tuple(f"text {number}" for number in range(70)), None, (0.0,) * 70, "dev.tsv")
+    singles, batches = script.timing_inputs(dev, 3)
+    assert [len(single) for single in singles] == [1, 1, 1]
+    assert len({text for single in singles for text in single}) == 3
+    assert [len(batch) for batch in batches] == [32, 32, 32]
+    assert not set(batches[0]) & set(batches[1])
+    assert batches[2] == batches[0]  # 70 texts are two batches, so the third round has the first again
+
+
+def test_the_front_refuses_a_model_with_other_labels_and_names_missing_packages():
+    script = load("front")
+    data = TextData("SST-2", None, {}, ("negative", "positive"), ("accuracy",), "here")
+    with pytest.raises(BibertError, match=r"m\.bibert: has the labels a, b, SST-2 has negative, positive"):
+        script.check_labels(Path("m.bibert"), ("a", "b"), data)
+    with pytest.raises(BibertError, match=r"not installed here: pip install no_such_engine$"):
+        script.require_packages(["numpy", "no_such_engine"])

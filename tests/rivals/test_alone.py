@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bibert.rivals.alone import ChildError, build_alone, peak_memory_alone
+from bibert.rivals.blueprint import Blueprint
 from bibert.rivals.inputs import Shape
 from bibert.rivals.table import OURS
 
@@ -25,14 +26,14 @@ def test_the_last_words_of_a_child_are_the_message(tiny, tmp_path):
 
 def test_a_shape_that_a_rival_cannot_have_is_its_own_failure(tiny, tmp_path):
     with pytest.raises(ChildError, match="make 64 channels"):
-        build_alone("torch-fp32", replace(tiny, heads=4), tmp_path)
+        build_alone("torch-fp32", Blueprint(replace(tiny, heads=4)), tmp_path)
 
 
 def test_a_child_that_dies_without_a_word_is_named_by_its_code(monkeypatch, tiny, tmp_path):
     silent = subprocess.CompletedProcess([], -9, stdout="", stderr="\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: silent)
     with pytest.raises(ChildError, match="ended with code -9"):
-        build_alone("torch-fp32", tiny, tmp_path)
+        build_alone("torch-fp32", Blueprint(tiny), tmp_path)
 
 
 def test_what_a_library_prints_does_not_spoil_the_answer():

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bibert.errors import BibertError
+from bibert.errors import BibertError, SchemeError
 from bibert.packed.schema import SITES
 from bibert.rivals.inputs import Shape, random_batch
-from bibert.rivals.models import random_bert, random_packed
+from bibert.rivals.models import random_bert, random_packed, shape_of, trained_bert
 from bibert.runtime import reference
 
 
@@ -48,3 +48,26 @@ def test_a_random_bert_has_the_shape_of_the_packed_model(tiny):
 def test_a_shape_that_no_rival_can_have_is_refused_with_the_two_numbers(tiny):
     with pytest.raises(BibertError, match=r"make 64 channels.* needs 32"):
         random_bert(replace(tiny, heads=4))
+
+
+def test_a_trained_bert_computes_what_our_own_network_does(save_untrained, tmp_path):
+    import torch
+
+    from bibert.nn.loading import load_classifier
+
+    folder = save_untrained(tmp_path / "model", ["a fine film", "a bad film"], hidden_act="relu", layer_norm_eps=1e-6)
+    ours, theirs = load_classifier(folder).model.eval(), trained_bert(folder)
+    batch = random_batch(Shape(3, 9), ours.config.vocab_size)
+    ids, mask = map(torch.from_numpy, batch)
+    mask[1, 5:] = 0
+    with torch.inference_mode():
+        wanted, found = (model(input_ids=ids, attention_mask=mask).logits for model in (ours, theirs))
+    assert torch.allclose(found, wanted, atol=1e-6)  # fused attention adds in another order
+    assert not theirs.training
+    assert (shape_of(theirs).hidden, shape_of(theirs).layers, shape_of(theirs).norm_eps) == (32, 2, 1e-6)
+
+
+def test_a_quantized_classifier_is_no_start_for_a_rival(save_untrained, tmp_path):
+    folder = save_untrained(tmp_path / "model", ["a fine film"], scheme="bibert")
+    with pytest.raises(SchemeError, match=r"model: is quantized by scheme 'bibert'.* give the teacher"):
+        trained_bert(folder)

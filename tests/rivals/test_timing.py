@@ -17,7 +17,7 @@ class Clock:
         """An engine that takes the next of `seconds` at every call."""
         left = iter(seconds)
 
-        def call():
+        def call(_item):
             self.now += next(left)
 
         return call
@@ -33,8 +33,15 @@ def clock(monkeypatch):
 
 def test_engines_take_turns_in_the_order_they_are_given():
     turns = []
-    take_turns({"ours": lambda: turns.append("ours"), "theirs": lambda: turns.append("theirs")}, range(3))
+    take_turns({"ours": lambda _: turns.append("ours"), "theirs": lambda _: turns.append("theirs")}, range(3))
     assert turns == ["ours", "ours", "theirs", "theirs"] * 4  # a round to warm up, then three
+
+
+def test_all_engines_of_a_round_get_its_input_and_the_first_one_warms_up():
+    ours, theirs = [], []
+    found = take_turns({"ours": ours.append, "theirs": theirs.append}, iter(["a", "b"]))
+    assert ours == theirs == ["a", "a", "a", "a", "b", "b"]
+    assert [len(seconds) for seconds in found.seconds.values()] == [2, 2]
 
 
 def test_neither_the_warm_up_nor_the_first_call_of_a_turn_counts(clock):

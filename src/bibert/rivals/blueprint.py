@@ -3,7 +3,7 @@
 It goes to the process that builds as plain values. Weights are random where only speed counts; `models` makes both.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from bibert.packed.schema import PackedConfig
 from bibert.rivals.inputs import Ids, Shape, random_batch
-from bibert.rivals.models import random_bert, shape_of_bert, trained_bert
+from bibert.rivals.models import random_bert, shape_of, trained_bert
 
 RANDOM_LENGTHS = (128, 64, 32, 16, 8)
 RANDOM_BATCHES = 30
@@ -32,6 +32,16 @@ class Blueprint:
     config: PackedConfig
     weights: Path | None = None
     texts: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of_classifier(cls, folder: Path, texts: Sequence[Sequence[int]]) -> Self:
+        """The blueprint of a full-precision classifier.
+
+        Raises:
+            CheckpointError: the folder does not hold a whole classifier.
+            SchemeError: the classifier is quantized.
+        """
+        return cls(shape_of(trained_bert(folder)), folder, tuple(map(tuple, texts)))
 
     def bert(self) -> Any:
         """The BERT as Hugging Face's class, which is what every tool knows best."""

@@ -19,6 +19,17 @@ from bibert.rivals.inputs import Shape, random_batch
 
 INPUTS = ("input_ids", "attention_mask")  # of a BERT, in the order of `inputs.Run`
 SPREAD = 0.02  # BERT's initializer_range: it keeps every LayerNorm's input far inside the range of the contract
+BERT_KEYS = (  # of a configuration, beside the number of labels: what decides the values that a BERT computes
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "hidden_act",
+    "layer_norm_eps",
+)
 NO_TOKENIZER = b"{}"  # a file must carry one; inputs here are ids already, and a rival's file has none either
 
 
@@ -52,11 +63,7 @@ def random_bert(config: PackedConfig) -> Any:
     Raises:
         BibertError: a BERT of that library cannot have this shape.
     """
-    if config.inner != config.hidden:
-        raise BibertError(
-            f"{config.heads} heads of {config.head_size} make {config.inner} channels, a rival's attention needs "
-            f"{config.hidden} like its hidden state; compare a model whose two numbers are equal"
-        )
+    _check_heads(config.heads, config.head_size, config.hidden)
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -73,6 +80,14 @@ def random_bert(config: PackedConfig) -> Any:
         pad_token_id=None,  # nothing here is padding, and a vocabulary may be too short to have BERT's
     )
     return BertForSequenceClassification(shape).eval()
+
+
+def _check_heads(heads: int, head_size: int, hidden: int) -> None:
+    if heads * head_size != hidden:
+        raise BibertError(
+            f"{heads} heads of {head_size} make {heads * head_size} channels, a rival's attention needs "
+            f"{hidden} like its hidden state; compare a model whose two numbers are equal"
+        )
 
 
 def trained_bert(folder: Path) -> Any:
@@ -93,10 +108,28 @@ def trained_bert(folder: Path) -> Any:
             f"{folder}: is quantized by scheme {ours.config.quantization.name!r}, a rival starts from full precision; "
             "give the teacher"
         )
-    config = BertConfig(num_labels=ours.config.num_labels, **{key: getattr(ours.config, key) for key in _BERT_KEYS})
+    _check_heads(ours.config.num_attention_heads, ours.config.head_size, ours.config.hidden_size)
+    config = BertConfig(num_labels=ours.config.num_labels, **{key: getattr(ours.config, key) for key in BERT_KEYS})
     model = BertForSequenceClassification(config)
     model.load_state_dict(ours.state_dict())  # the two have the same names
     return model.eval()
+
+
+def shape_of(bert: Any) -> PackedConfig:
+    """The shape of a BERT in the words of a packed model."""
+    config = bert.config
+    return PackedConfig(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=config.num_attention_heads,
+        head_size=config.hidden_size // config.num_attention_heads,
+        intermediate=config.intermediate_size,
+        vocabulary=config.vocab_size,
+        positions=config.max_position_embeddings,
+        token_types=config.type_vocab_size,
+        labels=config.num_labels,
+        norm_eps=float(config.layer_norm_eps),
+    )
 
 
 def example_inputs(config: PackedConfig) -> dict[str, Any]:

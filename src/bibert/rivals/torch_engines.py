@@ -1,7 +1,7 @@
 """torch as a rival: the BERT of transformers in float32, and with linear layers quantized to int8 at run time.
 
-float32 weights are safetensors with the configuration beside them. A quantized model is the whole module as torch writes
-it: it is read back by the process that built it, or its parent; a file from elsewhere must never be loaded like this.
+float32 weights are safetensors with the configuration beside them. An int8 file is the whole module as torch writes it.
+It is read back by the process that built it, or its parent; a file from elsewhere must never be loaded like this.
 """
 
 import warnings
