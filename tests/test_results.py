@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bibert.training.reproduced import load_cells
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
@@ -36,7 +38,8 @@ def test_the_table_of_sst_2_is_that_of_the_runs(run, model):
     assert result["metrics"]["dev_accuracy"] == best
     curve = ", ".join(f"{point['step']}: {100 * point['accuracy']:.1f}" for point in result["evaluations"])
     steps = str(result["evaluations"][-1]["step"])
-    assert [row[2:] for row in rows_of(EXPERIMENTS, model)] == [[f"{100 * best:.2f}", steps, curve]]
+    entry = EXPERIMENTS.split("## 2026-11-15: MiniLM-L6 on SST-2", 1)[1].split("\n## ", 1)[0]
+    assert [row[2:] for row in rows_of(entry, model)] == [[f"{100 * best:.2f}", steps, curve]]
 
 
 @pytest.mark.parametrize("run", MODELS)
@@ -45,6 +48,24 @@ def test_the_log_of_a_run_holds_its_evaluations(run):
     logged = {(line["step"], line["eval_dev_accuracy"]) for line in lines if "eval_dev_accuracy" in line}
     result = load(RESULTS / f"sst2-{run}" / "result.json")
     assert {(point["step"], point["accuracy"]) for point in result["evaluations"]} <= logged
+
+
+def trial(cell):
+    """A run of docs/results/trials-sst2.json as a row of the tables in docs/experiments.md."""
+    recipe, score = cell.recipe, f"{cell.score:.1f}"
+    weights = ", ".join(f"{name} = {weight:g}" for name, weight in recipe["weights"].items())
+    if cell.scheme != "full_precision":
+        return [cell.scheme, f"{recipe['learning_rate']:g}", str(recipe["batch_size"]), str(cell.steps), weights, score]
+    curve = ", ".join(f"{step}: {100 * value:.1f}" for step, value in cell.evaluations)
+    settings = [f"{recipe[name]:g}" for name in ("learning_rate", "batch_size", "epochs", "dropout")]
+    return [*settings, f"{cell.score:.2f}", curve]
+
+
+def test_every_short_run_is_in_the_tables_as_it_came_out():
+    cells = [trial(cell) for cell in load_cells(RESULTS / "trials-sst2.json")]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in EXPERIMENTS.splitlines()]
+    assert len(cells) == 11
+    assert all(lines.count(cell) == 1 for cell in cells)
 
 
 def test_the_quickstart_table_of_the_readme_is_that_of_its_results_file():

@@ -90,6 +90,12 @@ def test_the_table_sets_ours_beside_the_papers(output):
     assert "4 steps of 16 texts" in table
 
 
+def test_runs_by_different_recipes_are_not_averaged(output):
+    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
+    changed = [cells[0], replace(cells[1], recipe={**cells[1].recipe, "learning_rate": 1.0})]
+    assert f"| {cells[0].score:.1f}, {cells[1].score:.1f} |" in markdown(changed, TABLE_1)
+
+
 def test_an_unfinished_run_is_not_collected(output, tmp_path):
     run = tmp_path / "sst2" / "bibert-1"
     run.mkdir(parents=True)

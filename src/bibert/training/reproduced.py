@@ -130,12 +130,13 @@ def _line(scheme: str, cells: Sequence[Cell], tasks: Sequence[str], table: Table
 
 
 def _scores(runs: Sequence[Cell]) -> str:
-    """One seed as it is; several as mean and range."""
+    """One seed as it is; several as mean and range; runs by different recipes one by one."""
     scores = [cell.score for cell in runs]
     if not scores:
         return BLANK
-    if len(scores) == 1:
-        return f"{scores[0]:.1f}"
+    recipes = [{**cell.recipe, "seed": None} for cell in runs]
+    if len(scores) == 1 or any(recipe != recipes[0] for recipe in recipes):
+        return ", ".join(f"{score:.1f}" for score in scores)
     return f"{fmean(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})"
 
 
@@ -160,8 +161,8 @@ def _backbone(cell: Cell) -> str:
 
 def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
-    epochs = f"{recipe['epochs']:g} epochs" if not recipe["max_steps"] else f"{recipe['max_steps']} steps"
+    epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epochs, "
     return (
-        f"students {epochs} ({cell.steps:,} steps of {recipe['batch_size']} texts), "
+        f"students {epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
     )
