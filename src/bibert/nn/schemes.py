@@ -205,6 +205,19 @@ _ROWS = (
         scaled_context=True,
         schedule=DMD,
     ),
+    # Its assistant, which learns first and then teaches: ternary inputs of the linear layers, the rest alike.
+    Scheme(
+        "bibert_plus_1-1-2",
+        Bits(1, 1, 2),
+        weight="sign",
+        embedding="sign",
+        activation="twn",
+        normalizer="none",
+        attention="bool",
+        score_thresholds=True,
+        gain="row",
+        schedule=DMD,
+    ),
     # Appendix, "Solutions of Attention Weight".
     _fully_binarized("baseline_asym", attention="asym", schedule=VANILLA),
     _fully_binarized("baseline_mu", attention="mean", schedule=VANILLA),
