@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bibert.analysis.paper import Table
-from bibert.cli.console import print_json, say
+from bibert.cli.console import print_json
 from bibert.cli.options import Json, parse_changes
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError, require_extra
@@ -80,7 +80,7 @@ def reproduce(
     if json:
         print_json([asdict(cell) for cell in cells])
     else:
-        say(markdown(cells, wanted))
+        print(markdown(cells, wanted))
 
 
 def _words(text: str) -> tuple[str, ...]:

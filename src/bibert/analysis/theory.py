@@ -1,0 +1,130 @@
+"""The paper's statements about bits and directions, computed: by simulation, and exactly where a closed form exists.
+
+Theorem 1 (the best threshold of a softmax falls with its length), Theorem 2 (scores of random bits are binomial),
+Theorem 3 (how often quantization turns the direction of a difference), Proposition 1 and the entropies of
+the quantile sweep. What the paper prints for them is in `paper`; models are not looked at here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+STANDARD = NormalDist()
+CHUNK = 1 << 20  # numbers drawn at a time, so that the number of samples does not set the memory
+
+Floats = NDArray[np.float64]
+
+
+def binary_entropy(probability: float) -> float:
+    """The entropy of a bit that is 1 with this probability, in bits (the paper's definition of H, with log2)."""
+    return -sum(p * math.log2(p) for p in (probability, 1 - probability) if p > 0)
+
+
+def sign_entropy(mean: float, deviation: float = 1.0) -> float:
+    """The entropy of sign(X) for a normal X: 1 at mean 0, less elsewhere (Proposition 1)."""
+    return binary_entropy(STANDARD.cdf(mean / deviation))
+
+
+@dataclass(frozen=True)
+class SoftmaxThreshold:
+    """The threshold of Theorem 1 for one length.
+
+    Attributes:
+        keys: elements k of the softmax.
+        threshold: τ for which sign(softmax(A) - τ) has the most entropy, which is the median of the softmax.
+        entropy: what it has then, in bits.
+        entropy_of_first: the entropy with the threshold of the first length in its place: a τ that is fixed is wrong.
+    """
+
+    keys: int
+    threshold: float
+    entropy: float
+    entropy_of_first: float
+
+
+def softmax_thresholds(
+    keys: Sequence[int], deviation: float = 1.0, rows: int = 4096, seed: int = 0
+) -> list[SoftmaxThreshold]:
+    """Theorem 1 by simulation: A has `keys` normal elements in each of `rows` rows.
+
+    For long rows k · τ approaches exp(-deviation² / 2), because the sum of a row approaches k times its mean.
+    """
+    results: list[SoftmaxThreshold] = []
+    for length in keys:
+        weights = _softmax_samples(length, deviation, rows, seed)
+        threshold = float(np.median(weights))
+        first = results[0].threshold if results else threshold
+        entropies = [binary_entropy(float(np.mean(weights >= tau))) for tau in (threshold, first)]
+        results.append(SoftmaxThreshold(length, threshold, *entropies))
+    return results
+
+
+def _softmax_samples(keys: int, deviation: float, rows: int, seed: int) -> Floats:
+    scores = np.random.default_rng([seed, keys]).normal(scale=deviation, size=(rows, keys))
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    normalized: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return normalized
+
+
+def score_probabilities(size: int) -> Floats:
+    """Theorem 2: the probabilities of the scores -D, -D + 2, ..., D of two rows of D random bits, C(D, i) / 2^D."""
+    counts = [math.comb(size, ones) for ones in range(size + 1)]
+    return np.array([count / 2**size for count in counts])
+
+
+def gaussian_probabilities(size: int) -> Floats:
+    """The Gaussian N(0, D) that Theorem 2 approaches, as probabilities of the same scores, two apart."""
+    scores = np.arange(-size, size + 1, 2)
+    densities: Floats = np.exp(-(scores**2) / (2 * size)) / math.sqrt(2 * math.pi * size)
+    return 2 * densities
+
+
+def attended_share(size: int) -> float:
+    """P(score ≥ 0): how many attention weights Bi-Attention sets for random bits; above a half, since 0 counts."""
+    probabilities = score_probabilities(size)
+    return float(probabilities[(size + 1) // 2 :].sum())
+
+
+def quantization_edges(bits: int, limit: float = 1.0) -> tuple[list[float], list[float]]:
+    """The 2^Q levels from -limit to limit and the thresholds between them, as in Theorem 3's table."""
+    step = 2 * limit / (2**bits - 1)
+    levels = [-limit + step * index for index in range(2**bits)]
+    return levels, [(low + high) / 2 for low, high in pairwise(levels)]
+
+
+def direction_error(bits: int, limit: float = 1.0) -> float:
+    """Theorem 3, exactly: P(sign(X - X_T) ≠ sign(quantize(X) - X_T)) for two independent standard normals.
+
+    Given X the probability is |Φ(X) - Φ(q(X))|. Between two neighbours of all levels and thresholds q is constant and
+    Φ(q) is the value at one of the two ends, so the mean over X is half the square of the step of Φ; summed over
+    the steps, with the two tails: ½ Σ (Φ(e_{i+1}) - Φ(e_i))².
+    """
+    levels, thresholds = quantization_edges(bits, limit)
+    values = [0.0, *(STANDARD.cdf(edge) for edge in sorted([*levels, *thresholds])), 1.0]
+    return sum((high - low) ** 2 for low, high in pairwise(values)) / 2
+
+
+def simulated_direction_error(bits: int, samples: int, limit: float = 1.0, seed: int = 0) -> float:
+    """Theorem 3 by Monte-Carlo, as the paper does it; its table has 10,000 samples."""
+    levels, thresholds = quantization_edges(bits, limit)
+    random, wrong = np.random.default_rng([seed, bits]), 0
+    for start in range(0, samples, CHUNK):
+        x, teacher = random.normal(size=(2, min(CHUNK, samples - start)))
+        quantized = np.array(levels)[np.searchsorted(thresholds, x, side="right")]
+        wrong += int(np.count_nonzero((x >= teacher) != (quantized >= teacher)))
+    return wrong / samples
+
+
+def clipping_error(limit: float = 1.0) -> float:
+    """What is left of the direction error with infinitely many bits: saturation outside ±limit, (1 - Φ(limit))²."""
+    return (1 - STANDARD.cdf(limit)) ** 2
+
+
+def sampling_error(probability: float, samples: int) -> float:
+    """The standard deviation of a share that was counted in so many samples."""
+    return math.sqrt(probability * (1 - probability) / samples)
