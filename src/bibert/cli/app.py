@@ -23,7 +23,7 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class Row(NamedTuple):
-    """Where a command lives; the module has a function named like the command."""
+    """Where a command lives; the module has a function named like the command, or a group of commands."""
 
     module: str
     help: str
@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType(
         "bench": Row("bibert.cli.bench", "Measure this file against the engines you would pick instead."),
         "reproduce": Row("bibert.cli.reproduce", "Run a table of the paper and set the results beside it."),
         "card": Row("bibert.cli.card", "Write the card of a packed file: figures, origin, limits."),
+        "analyze": Row("bibert.cli.analyze", "The paper's analysis: theorems, and what a model does inside."),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
         "schemes": Row("bibert.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }
@@ -61,10 +62,12 @@ class LazyGroup(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    """The real command, with the options its function declares."""
-    module = importlib.import_module(COMMANDS[name].module)
+    """The real command, with the options its function declares, or the group of commands of that name."""
+    found = getattr(importlib.import_module(COMMANDS[name].module), name)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
     single = typer.Typer(add_completion=False)
-    single.command(name)(getattr(module, name))
+    single.command(name)(found)
     return typer.main.get_command(single)
 
 

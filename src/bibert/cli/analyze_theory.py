@@ -1,0 +1,121 @@
+"""`bibert analyze theory`: the paper's theorems, computed and set beside its figures."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from bibert.analysis.paper import DIRECTION_ERROR, DIRECTION_ERROR_SAMPLES, QUANTILES
+from bibert.cli.console import print_json, print_table
+from bibert.cli.options import Json
+
+KEYS = (8, 16, 32, 64, 128, 256, 512)
+HEAD_SIZES = (26, 32, 64)  # TinyBERT-4L, MiniLM, BERT-base
+MEANS = (0.0, 0.25, 0.5, 1.0, 2.0)
+BITS = range(1, 9)
+
+
+def theory(
+    samples: Annotated[int, typer.Option(min=1, help="Samples of Theorem 3's simulation.")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of Theorem 1's simulation.")] = 4096,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
+    json: Json = False,
+) -> None:
+    """Compute the paper's theorems: by simulation, exactly where there is a closed form, beside what is printed.
+
+    Example: bibert analyze theory
+    """
+    facts = {
+        "theorem_1": _thresholds(rows, seed),
+        "theorem_2": _scores(),
+        "theorem_3": _directions(samples, seed),
+        "proposition_1": _signs(),
+        "quantiles": _quantiles(),
+    }
+    if json:
+        print_json(facts)
+        return
+    for title, name in TITLES.items():
+        print_table(_table(title, facts[name]))
+
+
+TITLES = {
+    "Theorem 1: the threshold of a softmax with the most entropy falls with its length k": "theorem_1",
+    "Theorem 2: scores of two rows of D random bits are binomial, close to N(0, D)": "theorem_2",
+    "Theorem 3: wrong directions in percent with Q bits": "theorem_3",
+    "Proposition 1: the entropy of sign(X), X normal": "proposition_1",
+    "Entropy of attention weights of which a share is zero": "quantiles",
+}
+
+
+def _table(title: str, lines: list[dict[str, Any]]) -> Table:
+    table = Table(*(name.replace("_", " ") for name in lines[0]), title=title, title_justify="left")
+    for line in lines:
+        table.add_row(*(_shown(value) for value in line.values()))
+    return table
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _thresholds(rows: int, seed: int) -> list[dict[str, Any]]:
+    from bibert.analysis.theory import softmax_thresholds
+
+    found = softmax_thresholds(KEYS, rows=rows, seed=seed)
+    return [asdict(line) | {"keys_times_threshold": line.keys * line.threshold} for line in found]
+
+
+def _scores() -> list[dict[str, Any]]:
+    from bibert.analysis.theory import attended_share, gaussian_probabilities, score_probabilities
+
+    lines = []
+    for size in HEAD_SIZES:
+        exact, normal = score_probabilities(size), gaussian_probabilities(size)
+        lines.append(
+            {
+                "head_size": size,
+                "probability_of_0": float(exact[size // 2]),
+                "gaussian_at_0": float(normal[size // 2]),
+                "total_variation": float(abs(exact - normal).sum() / 2),
+                "share_attended_to": attended_share(size),
+            }
+        )
+    return lines
+
+
+def _directions(samples: int, seed: int) -> list[dict[str, Any]]:
+    from bibert.analysis.theory import clipping_error, direction_error, sampling_error, simulated_direction_error
+
+    lines: list[dict[str, Any]] = []
+    for bits, printed in zip(BITS, DIRECTION_ERROR, strict=True):
+        exact = direction_error(bits)
+        deviation = 100 * sampling_error(exact, DIRECTION_ERROR_SAMPLES)
+        lines.append(
+            {
+                "bits": bits,
+                "exact": 100 * exact,
+                "simulated": 100 * simulated_direction_error(bits, samples, seed=seed),
+                "paper": printed,
+                "papers_deviations_from_exact": (printed - 100 * exact) / deviation,
+                "of_it_saturation": 100 * clipping_error(),
+            }
+        )
+    return lines
+
+
+def _signs() -> list[dict[str, Any]]:
+    from bibert.analysis.theory import sign_entropy
+
+    return [{"mean_in_deviations": mean, "entropy": sign_entropy(mean)} for mean in MEANS]
+
+
+def _quantiles() -> list[dict[str, Any]]:
+    from bibert.analysis.theory import binary_entropy
+
+    lines = []
+    for row in QUANTILES.rows:
+        share = float(row.scheme.partition("(")[2].removesuffix(")"))
+        lines.append({"zeros_percent": share, "entropy": binary_entropy(share / 100), "paper": float(row.entropy or 0)})
+    return lines
