@@ -68,7 +68,7 @@ def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_table_fits_an_ordinary_terminal(name):
-    summary, out = summarize(command._description({}, ARCHITECTURES[name]), 466_000, 128), StringIO()
+    summary, out = summarize(command._description({}, ARCHITECTURES[name], SCHEMES["bibert"]), 466_000, 128), StringIO()
     Console(file=out, width=80, highlight=False).print(command._parts_table(summary))
     assert "…" not in out.getvalue()
     assert f"{summary.total.bits:,}" in out.getvalue()
@@ -140,3 +140,14 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
         assert says in error
     assert bibert("inspect", packed_file, "--tokens", 65) == 2
     assert "tokens is 65, but this model takes from 1 to 64" in capsys.readouterr().err
+
+
+def test_a_folder_of_bibert_plus_counts_its_thresholds(student, shown, tmp_path):
+    from bibert.nn.schemes import get_scheme
+    from bibert.packed.schema import SITES
+
+    plus = shown(changed(student, tmp_path / "plus", scheme=get_scheme("bibert_plus").to_dict()))
+    assert plus["config"]["thresholds"] == list(SITES)
+    assert plus["config"]["score_thresholds"] is True
+    assert plus["config"]["ffn_levels"] == "bool"
+    assert plus["bytes"] > shown(student)["bytes"]

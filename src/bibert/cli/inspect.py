@@ -125,7 +125,7 @@ def _folder(folder: Path, tokens: int | None) -> Report:
         reason = "no: only 1-1-1 with Bi-Attention is computed bit by bit; distill a student of the scheme 'bibert'"
         return Report({**facts, "mib_by_rule": round(size(shape, scheme).mib, 2), "can_be_packed": reason})
     answer = "yes, with bibert pack" if scheme.is_bitwise else "once it is distilled into a student of scheme 'bibert'"
-    packed = _description(config, shape)
+    packed = _description(config, shape, scheme)
     summary = summarize(packed, _tokenizer_bytes(folder), tokens or min(TOKENS, shape.positions))
     return Report({**facts, "can_be_packed": answer, **_facts(packed, summary)}, summary)
 
@@ -138,7 +138,7 @@ def _scheme_of(config: Mapping[str, Any], folder: Path) -> Scheme:
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
 
 
-def _description(config: Mapping[str, Any], shape: Architecture) -> "Description":
+def _description(config: Mapping[str, Any], shape: Architecture, scheme: Scheme) -> "Description":
     """What the file of a student would say of itself."""
     from bibert.packed.header import Description
     from bibert.packed.schema import PackedConfig
@@ -154,6 +154,9 @@ def _description(config: Mapping[str, Any], shape: Architecture) -> "Description
         token_types=shape.types,
         labels=shape.labels,
         norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+        thresholds=scheme.thresholds,
+        score_thresholds=scheme.score_thresholds,
+        ffn_levels="bool" if scheme.ffn_input == "bool" else "sign",
     )
     names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(shape.labels)}
     labels = tuple(names[number] for number in sorted(names, key=int))
