@@ -13,6 +13,15 @@ from bibert.errors import BibertError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 TABLE = r"<!-- results/{name}\.json -->\n(.*?)\n<!-- end -->"
+MACHINE = {
+    "versions": {},
+    "commit": "abc",
+    "cpu": "a CPU",
+    "isa": "avx2",
+    "threads": 1,
+    "python": "3",
+    "date": "today",
+}
 
 
 def load(name):
@@ -51,16 +60,7 @@ def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
     ratio = {"median": 6.25, "low": 6.0, "high": 6.5}
     timings = {"1x128": {"median_ms": 12.5, "best_ms": 12.0, "ratio": ratio}}
     run = {"name": "onnx-int8", "note": "", "file_bytes": 23_200_000, "peak_bytes": 147_800_000, "timings": timings}
-    machine = {
-        "versions": {},
-        "commit": "abc",
-        "cpu": "a CPU",
-        "isa": "avx2",
-        "threads": 1,
-        "python": "3",
-        "date": "today",
-    }
-    results = {"machine": machine, "least_cpu_share": 1.0, "command": "run"}
+    results = {"machine": MACHINE, "least_cpu_share": 1.0, "command": "run"}
     results |= {"shapes": ["1x128"], "architectures": {"A": [missing, run]}}
     assert load("engine").render(results).splitlines()[:4] == [
         "| A | file MB | memory MB | 1x128 ms |",
@@ -71,17 +71,8 @@ def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
 
 
 def a_front(*points):
-    machine = {
-        "versions": {},
-        "commit": "abc",
-        "cpu": "a CPU",
-        "isa": "avx2",
-        "threads": 1,
-        "python": "3",
-        "date": "now",
-    }
     facts = {"seed": 0, "rounds": 1, "batch": 32, "dev_rows": 872, "max_length": 64}
-    return {"command": "run", "machine": machine, **facts, "cpu_share": {"one": 1.0, "batch": 0.9}, "points": [*points]}
+    return {"command": "run", "machine": MACHINE, **facts, "cpu_share": {"one": 1.0, "batch": 0.9}, "points": [*points]}
 
 
 def a_point(name, correct, ratio):

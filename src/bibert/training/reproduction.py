@@ -28,7 +28,7 @@ from bibert.training.checkpoints import read_json
 from bibert.training.distiller import distill
 from bibert.training.recipe import Recipe, load_recipe
 from bibert.training.reproduced import TEACHER, Cell, get_table, markdown, save_cells
-from bibert.training.run import RunFolder, finished_metrics
+from bibert.training.run import RunFolder, finished_metrics, provenance
 from bibert.training.teacher import finetune
 
 Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run
@@ -95,19 +95,20 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
     """
     plan.check()
     output.mkdir(parents=True, exist_ok=True)
+    cells: list[Cell] = []
     for task in plan.tasks:
         data = plan.load(task)
         teacher = output / task / "teacher"
         callbacks = progress(f"{task} teacher")
         finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)
-        write_results(output, plan.table)
+        cells = write_results(output, plan.table)
         for scheme in plan.schemes:
             for seed in plan.seeds:
                 folder = output / task / f"{scheme}-{seed}"
                 recipe, callbacks = plan.students_recipe(task, seed), progress(f"{task} {scheme}")
                 distill(teacher / "model", get_scheme(scheme), data, folder, recipe, callbacks=callbacks)
-                write_results(output, plan.table)
-    return write_results(output, plan.table)
+                cells = write_results(output, plan.table)
+    return cells
 
 
 def write_results(output: Path, table: str) -> list[Cell]:
@@ -138,8 +139,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     Raises:
         CheckpointError: the run was trained on other data than the task's.
     """
-    notes = read_json(run.notes)
-    request = notes["request"]
+    request, known = read_json(run.notes)["request"], provenance(run.model)
     if request["data"]["name"] != TASKS[task].name:
         raise CheckpointError(
             f"{run.path}: was trained on {request['data']['name']}, its folder is that of {TASKS[task].name}; "
@@ -154,10 +154,10 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         task=task,
         scheme=scheme.name,
         augmented=request["data"]["train"] != TRAIN_FILE,
-        metrics=notes["metrics"],
+        metrics=known["metrics"],
         best_step=best[0],
         evaluations=evaluations,
-        recipe=request["recipe"],
+        recipe=known["recipe"],
         backbone={
             "layers": shape.num_hidden_layers,
             "hidden": shape.hidden_size,
@@ -165,9 +165,8 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         },
         origin={
             "bits": str(scheme.bits),
-            **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
-            "data_sha256": request["data"]["sha256"],
-            "teacher_sha256": request.get("teacher", {}).get("sha256"),
+            **{name: known[name] for name in ("commit", "versions", "cpu", "date", "teacher_sha256")},
+            "data_sha256": known["data"]["sha256"],
         },
     )
 
