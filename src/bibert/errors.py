@@ -55,6 +55,7 @@ PACKAGES_OF_EXTRA = {
     "train": ("torch", "transformers", "datasets", "accelerate", "sklearn", "scipy"),
     "data": ("pyarrow",),
     "tensorboard": ("tensorboard",),
+    "plot": ("matplotlib", "jinja2"),
 }
 
 

@@ -27,7 +27,7 @@ from bibert.nn.config import BiBertConfig
 from bibert.nn.functional import Quantized, binarize_rows, bool_
 from bibert.nn.layers import QuantLinear, Shift
 from bibert.nn.loading import Classifier
-from bibert.nn.model import BiBertForSequenceClassification, ffn_input_quantizer
+from bibert.nn.model import LINEARS, BiBertForSequenceClassification, ffn_input_quantizer
 from bibert.nn.schemes import ONE_BIT
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
@@ -36,14 +36,6 @@ from bibert.runtime import reference
 from bibert.runtime.engine import Encoded, Engine
 from bibert.runtime.text import TextEncoder
 
-LINEARS = {  # names of the file, and where the network has them in a block
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attention_output": "attention.output.dense",
-    "intermediate": "intermediate.dense",
-    "output": "output.dense",
-}
 SHIFTS = {  # sites of thresholds, and where a block has them
     "attention_input": "attention.self.input_shift",
     "query": "attention.self.query_shift",

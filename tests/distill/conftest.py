@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bibert.nn.config import BiBertConfig
+from bibert.nn.functional import HeadLevels
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.trace import LayerTrace, Trace
 
@@ -34,7 +35,8 @@ def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
         for _ in range(layers):
             per_token = [draw(BATCH, HEADS, TOKENS, SIZE) for _ in range(3)]
             per_pair = [draw(BATCH, HEADS, TOKENS, TOKENS) for _ in range(2)]
-            trace.layers.append(LayerTrace(*per_token, *per_pair, context=draw(BATCH, TOKENS, HEADS * SIZE)))
+            levels = HeadLevels(*(x.sign() for x in per_token))
+            trace.layers.append(LayerTrace(*per_token, *per_pair, draw(BATCH, TOKENS, HEADS * SIZE), levels))
             trace.layers[-1].mha = draw(BATCH, TOKENS, HEADS * SIZE)
         return BiBertOutput(logits=draw(BATCH, LABELS), trace=trace)
 
@@ -73,10 +75,10 @@ def padded() -> Callable[[BiBertOutput, int], BiBertOutput]:
 def _map(output: BiBertOutput, change: Callable[[Tensor], Tensor]) -> BiBertOutput:
     layers = []
     for layer in output.trace.layers:
-        values = {field.name: change(getattr(layer, field.name)) for field in fields(layer)}
-        mha = values.pop("mha")
-        layers.append(LayerTrace(**values))
-        layers[-1].mha = mha
+        tensors = [field.name for field in fields(layer) if field.init and field.name != "levels"]
+        values = {name: change(getattr(layer, name)) for name in tensors}
+        layers.append(LayerTrace(**values, levels=HeadLevels(*map(change, layer.levels))))
+        layers[-1].mha = change(layer.mha)
     trace = Trace(change(output.trace.mask), [change(x) for x in output.trace.hidden_states], layers)
     return BiBertOutput(logits=change(output.logits), trace=trace)
 

@@ -77,7 +77,9 @@ def test_every_layer_of_the_numpy_reference_has_the_bits_of_the_torch_trace(batc
     np.testing.assert_array_equal(ours.embedding[real], theirs.hidden_states[0].numpy()[real])
     for layer, (mine, other) in enumerate(zip(ours.layers, theirs.layers, strict=True)):
         for name in ("query", "key", "value"):
-            values = getattr(other, name).transpose(1, 2).flatten(2).numpy()
-            np.testing.assert_array_equal(getattr(mine, name)[real], (values >= 0)[real])
+            levels = getattr(other.levels, name).transpose(1, 2).flatten(2).numpy()
+            np.testing.assert_array_equal(getattr(mine, name)[real], (levels > 0)[real])
+        rows = np.broadcast_to(real[:, None, :], mine.attention.shape[:3])
+        np.testing.assert_array_equal(mine.attention[rows], (other.weights.numpy() > 0)[rows])
         np.testing.assert_array_equal(mine.context[real], (other.context.numpy() >= 0)[real])
         np.testing.assert_array_equal(mine.hidden[real], theirs.hidden_states[layer + 1].numpy()[real])

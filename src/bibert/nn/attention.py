@@ -9,7 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bibert.nn.config import BiBertConfig
-from bibert.nn.functional import AttentionResult, attention_scores, bamm, bi_attention, bool_, sign, sign_within
+from bibert.nn.functional import (
+    AttentionResult,
+    HeadLevels,
+    attention_scores,
+    bamm,
+    bi_attention,
+    bool_,
+    sign,
+    sign_within,
+)
 from bibert.nn.layers import QuantLinear, layer_norm, shift
 from bibert.nn.quantizers import Scope, activation_quantizer
 from bibert.nn.trace import LayerTrace
@@ -33,11 +42,13 @@ class SoftmaxAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
         """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
         head = Scope(self.bits, dims=(-2, -1), mask=mask.transpose(-1, -2))
-        scores = attention_scores(self.query_quantizer(query, head), self.key_quantizer(key, head))
+        queries, keys = self.query_quantizer(query, head), self.key_quantizer(key, head)
+        values = self.value_quantizer(value, head)
+        scores = attention_scores(queries, keys)
         quantized = self.weight_quantizer(self._softmax(scores, mask), Scope(self.bits, mask=mask))
-        levels = F.dropout(quantized.levels * mask, dropout)
-        context = bamm(quantized._replace(levels=levels), self.value_quantizer(value, head))
-        return AttentionResult(context, scores, levels)
+        weights = F.dropout(quantized.levels * mask, dropout)
+        context = bamm(quantized._replace(levels=weights), values)
+        return AttentionResult(context, scores, weights, HeadLevels(queries.levels, keys.levels, values.levels))
 
     def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
         masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
@@ -96,7 +107,7 @@ class BertSelfAttention(nn.Module):
         )
         context = result.context.transpose(1, 2).flatten(2)
         heads = (self._heads(query), self._heads(key), self._heads(value))
-        return LayerTrace(*heads, result.scores, result.weights, context)
+        return LayerTrace(*heads, result.scores, result.weights, context, result.levels)
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)

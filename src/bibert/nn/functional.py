@@ -221,12 +221,21 @@ def bamm(weights: Quantized, value: Quantized) -> Tensor:
     return rows_product(weights, Quantized(value.levels.transpose(-1, -2), value.scale))
 
 
+class HeadLevels(NamedTuple):
+    """What quantization made of queries, keys and values, (B, H, T, D) each, without a scale."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+
+
 class AttentionResult(NamedTuple):
     """What an attention computes, for the next layer and for the trace."""
 
     context: Tensor  # (B, H, T, D)
     scores: Tensor  # (B, H, T, T), scaled by 1/√D, before the mask
     weights: Tensor  # (B, H, T, T), what multiplies the values
+    levels: HeadLevels
 
 
 def attention_scores(query: Quantized, key: Quantized) -> Tensor:
@@ -254,9 +263,10 @@ def bi_attention(
         binarize: `bool_`, or `sign` for the appendix's third variant.
         threshold: (H,), the least score that is attended to, in units of A; 0 if there is none.
     """
-    scores = attention_scores(Quantized(sign(query)), Quantized(sign(key)))
+    levels = HeadLevels(sign(query), sign(key), sign(value))
+    scores = attention_scores(Quantized(levels.query), Quantized(levels.key))
     weights = binarize(scores if threshold is None else scores - threshold[:, None, None]) * mask
-    return AttentionResult(bamm(Quantized(weights), Quantized(sign(value))), scores, weights)
+    return AttentionResult(bamm(Quantized(weights), Quantized(levels.value)), scores, weights, levels)
 
 
 def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

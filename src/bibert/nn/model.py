@@ -21,6 +21,15 @@ from bibert.nn.layers import QuantEmbedding, QuantLinear, Shift, in_float64, lay
 from bibert.nn.quantizers import EmaSymmetric, LearnedStep
 from bibert.nn.trace import LayerTrace, Trace
 
+LINEARS = {  # the names of a packed file, and where a block has them
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
+
 
 @dataclass
 class BiBertModelOutput(ModelOutput):  # type: ignore[misc]
@@ -112,7 +121,8 @@ class BertLayer(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
         """(B, T, C) to (B, T, C)."""
         attended, trace = self.attention(hidden, mask)
-        return self.output(self.intermediate(attended), attended), trace
+        trace.ffn_hidden = self.intermediate(attended)
+        return self.output(trace.ffn_hidden, attended), trace
 
 
 class BertEncoder(nn.Module):

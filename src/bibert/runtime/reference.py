@@ -28,12 +28,13 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """The inside of one block, (B, T, channels) each; what stands at a masked token has no meaning.
+    """The inside of one block, (B, T, channels) but for the attention; what stands at a masked token has no meaning.
 
     Attributes:
         query: the bits of all heads side by side; key, value and context alike.
         key: see query.
         value: see query.
+        attention: (B, H, T, T), which keys each query of a head attends to.
         context: see query.
         ffn_hidden: the bits that enter the second FFN layer.
         hidden: the hidden states that leave the block.
@@ -42,6 +43,7 @@ class LayerTrace:
     query: Flags
     key: Flags
     value: Flags
+    attention: Flags
     context: Flags
     ffn_hidden: Flags
     hidden: Floats
@@ -154,14 +156,15 @@ def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags) -> LayerTr
     query, key, value = (
         _bits(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
     )
-    context = _bits(packed, f"{at}.context", _bi_attention(packed, at, (query, key, value), real))
+    attention, sums = _bi_attention(packed, at, (query, key, value), real)
+    context = _bits(packed, f"{at}.context", sums)
     mha = _linear(packed, f"{at}.attention_output", context)
     attended = _layer_norm(packed, f"{at}.attention_norm", mha + hidden, real)
     wide = _linear(packed, f"{at}.intermediate", _bits(packed, f"{at}.ffn_input", attended))
     ffn_hidden = _bits(packed, f"{at}.ffn_hidden", wide)
     narrow = _linear(packed, f"{at}.output", ffn_hidden, packed.config.ffn_levels)
     leaving = _layer_norm(packed, f"{at}.output_norm", narrow + attended, real)
-    return LayerTrace(query, key, value, context, ffn_hidden, leaving)
+    return LayerTrace(query, key, value, attention, context, ffn_hidden, leaving)
 
 
 def _bits(packed: PackedModel, site: str, values: Floats | Integers) -> Flags:
@@ -207,16 +210,19 @@ def _ones(rows: Words) -> Integers:
     return count
 
 
-def _bi_attention(packed: PackedModel, at: str, heads: tuple[Flags, Flags, Flags], real: Flags) -> Integers:
-    """bool(scores) ⊠ values, (B, T, H · D): 2·popcount(a & v) - popcount(a), with masked keys out of a."""
+def _bi_attention(
+    packed: PackedModel, at: str, heads: tuple[Flags, Flags, Flags], real: Flags
+) -> tuple[Flags, Integers]:
+    """bool(scores), and it ⊠ values, (B, T, H · D): 2·popcount(a & v) - popcount(a), with masked keys out of a."""
     config = packed.config
     query, key, value = (bits.reshape(*real.shape, config.heads, config.head_size).swapaxes(1, 2) for bits in heads)
     scores = config.head_size - 2 * _popcounts(pack_rows(query), pack_rows(key), np.bitwise_xor)
     least = packed.tensor(f"{at}.score_threshold")[:, None, None] if config.score_thresholds else 0
-    attended = pack_rows((scores >= least) & real[:, None, None, :])  # one bit per key, (B, H, T, W)
+    attention: Flags = (scores >= least) & real[:, None, None, :]
+    attended = pack_rows(attention)  # one bit per key, (B, H, T, W)
     channels = pack_rows(value.swapaxes(2, 3))  # one bit per key too, (B, H, D, W)
     context = 2 * _popcounts(attended, channels, np.bitwise_and) - _ones(attended)[..., None]
-    return context.swapaxes(1, 2).reshape(*real.shape, config.inner)
+    return attention, context.swapaxes(1, 2).reshape(*real.shape, config.inner)
 
 
 def _layer_norm(packed: PackedModel, name: str, values: Floats, real: Flags) -> Floats:

@@ -88,6 +88,10 @@ class TextEncoder:
         """All tokens of `text`, without special ones."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def tokens_of(self, ids: Sequence[int]) -> list[str]:
+        """The tokens behind ids, as they stand in the vocabulary."""
+        return [str(self._tokenizer.id_to_token(token)) for token in ids]
+
     def _texts_of(self, row: object, number: int) -> tuple[str, ...]:
         match row:
             case str():

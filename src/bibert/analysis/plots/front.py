@@ -8,27 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from bibert.analysis.plots.labels import Label, place_labels
+from bibert.analysis.plots.style import save_figure, styled
 from bibert.errors import BibertError, did_you_mean
 
 INCHES = (9.0, 4.6)
-DOTS_PER_INCH = 200  # of the PNG: twice the 900 pixels of a README, for sharp screens
 MARGIN = 0.12  # of the range of a panel, on each side
-SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "bibert",  # the same data gives the same file
-}
 
 
 class Style(NamedTuple):
@@ -91,12 +83,9 @@ def save_front(points: Sequence[Point], stem: Path, accuracy: str) -> tuple[Path
     Raises:
         BibertError: there is no point, one has a value that a logarithm cannot show, or an unknown kind.
     """
-    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
-    with mpl.rc_context(SETTINGS):
+    with styled():
         figure = draw_front(points, accuracy)
-        figure.savefig(svg, metadata={"Date": None})
-        figure.savefig(png, dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return svg, png
+    return save_figure(figure, stem.with_suffix(".svg")), save_figure(figure, stem.with_suffix(".png"))
 
 
 def draw_front(points: Sequence[Point], accuracy: str) -> Figure:

@@ -1,0 +1,112 @@
+"""A model to look into, whatever it is: a packed file, or a folder with a torch model.
+
+A `Subject` takes texts and gives its inside (`inside`) with the tokens it read. Torch is imported only for a folder.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bibert.analysis.architecture import CONFIG_NAME
+from bibert.analysis.inside import Batch, Inside, inside_of_packed
+from bibert.errors import DataError, require_extra
+from bibert.packed import file
+from bibert.runtime.classifier import find_file
+from bibert.runtime.engine import Encoded
+from bibert.runtime.text import Row, TextEncoder
+
+MOST_TOKENS = 128  # of a text that a folder reads; a packed file has its own limit
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model did with texts: the tokens of each, without padding, and its inside."""
+
+    tokens: tuple[tuple[str, ...], ...]
+    inside: Inside
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to look into.
+
+    Attributes:
+        name: for titles: the file or folder.
+        scheme: the name of its scheme.
+        look: from token ids to its inside.
+        encode: from texts to token ids.
+        tokens_of: from token ids to tokens.
+    """
+
+    name: str
+    scheme: str
+    look: Callable[[Batch], Inside]
+    encode: Callable[[Sequence[Row]], list[Encoded]]
+    tokens_of: Callable[[Sequence[int]], list[str]]
+
+    def read(self, rows: Sequence[Row]) -> Reading:
+        """Read texts, or pairs of texts, as one batch.
+
+        Raises:
+            DataError: there is no text.
+        """
+        if not rows:
+            raise DataError("no text to read; give at least one")
+        encoded = self.encode(rows)
+        tokens = tuple(tuple(self.tokens_of(row.ids.tolist())) for row in encoded)
+        return Reading(tokens, self.look(_padded(encoded)))
+
+
+def load_subject(path: str | Path) -> Subject:
+    """A packed file (or a name on the Hub), a model folder, or a run folder with a model in it.
+
+    Raises:
+        MissingExtraError: a folder needs torch, which is not installed.
+        BibertError: it is none of these.
+    """
+    folder = Path(path)
+    for place in (folder, folder / "model"):
+        if (place / CONFIG_NAME).is_file():
+            return _from_folder(place)
+    return _from_file(find_file(path))
+
+
+def _from_file(path: Path) -> Subject:
+    packed = file.load(path)
+    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
+    scheme = str(packed.about.get("scheme", "bibert"))
+    return Subject(path.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
+
+
+def _from_folder(folder: Path) -> Subject:
+    require_extra("train", f"a look into the folder {folder}")
+    from bibert.analysis.network import inside_of_network
+    from bibert.nn.loading import load_classifier
+
+    classifier = load_classifier(folder)
+    model, tokenizer = classifier.model, classifier.tokenizer
+    most = min(MOST_TOKENS, model.config.max_position_embeddings)
+
+    def encode(rows: Sequence[Row]) -> list[Encoded]:
+        texts = [(row,) if isinstance(row, str) else row for row in rows]
+        read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
+        return [Encoded(np.int32(one["input_ids"]), np.int32(one["token_type_ids"])) for one in read]
+
+    name = folder.parent.name if folder.name == "model" else folder.name
+    scheme = model.config.quantization.name
+    return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
+
+
+def _padded(encoded: Sequence[Encoded]) -> Batch:
+    shape = (len(encoded), max(len(row.ids) for row in encoded))
+    batch = {name: np.zeros(shape, np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    for place, row in enumerate(encoded):
+        real = slice(len(row.ids))
+        batch["input_ids"][place, real] = row.ids
+        batch["attention_mask"][place, real] = 1
+        if row.token_types is not None:
+            batch["token_type_ids"][place, real] = row.token_types
+    return batch
