@@ -10,8 +10,8 @@ import pytest
 from bibert.data.examples import Split, TextData
 from bibert.errors import CheckpointError
 from bibert.nn.loading import load_classifier
+from bibert.training.log import JsonLog
 from bibert.training.run import (
-    JsonLog,
     RunFolder,
     fingerprint,
     finish,

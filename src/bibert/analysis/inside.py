@@ -56,7 +56,7 @@ class Inside:
     @property
     def heads(self) -> int:
         """Attention heads of a layer."""
-        return self.layers[0].attention.shape[1]
+        return int(self.layers[0].attention.shape[1])
 
 
 def inside_of_packed(packed: PackedModel, batch: Batch) -> Inside:

@@ -4,9 +4,11 @@ A full-precision model is shown as a sign would see it: its bits are the signs o
 signs of a softmax, are all 1, which is the paper's argument against binarizing a softmax (Section 3.2.1).
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bibert.analysis.inside import Batch, Flags, Floats, Inside, LayerInside, by_head
 from bibert.errors import SchemeError
@@ -26,7 +28,7 @@ def inside_of_network(model: BiBertForSequenceClassification, batch: Batch) -> I
 
 
 @torch.no_grad()
-def trace_of(model: BiBertForSequenceClassification, inputs: dict[str, Tensor]) -> Trace:
+def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor]) -> Trace:
     """The trace of a pass in eval mode; the model is left in the mode it was in."""
     was_training = model.training
     model.eval()
@@ -53,7 +55,8 @@ def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Ins
     return Inside(real, tuple(_layer(scheme, block, layer, real) for block, layer in pairs))
 
 
-def _layer(scheme: Scheme, block: BertLayer, trace: LayerTrace, real: Flags) -> LayerInside:
+def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> LayerInside:
+    assert isinstance(block, BertLayer)
     projection, output = block.attention.output, block.output
     context = projection.dense.input_quantizer(projection.input_shift(trace.context)).levels
     ffn_hidden = output.dense.input_quantizer(output.input_shift(trace.ffn_hidden)).levels
@@ -84,7 +87,7 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
         high = np.where(keys, attention, -np.inf).max(axis=-1, keepdims=True)
         flags: Flags = (attention >= (low + high) / 2) & keys
         return flags
-    return (attention > 0 if scheme.is_quantized else attention >= 0) & keys  # type: ignore[no-any-return]
+    return (attention > 0 if scheme.is_quantized else attention >= 0) & keys
 
 
 def _weights(scheme: Scheme, block: BertLayer) -> dict[str, Flags]:
@@ -94,7 +97,8 @@ def _weights(scheme: Scheme, block: BertLayer) -> dict[str, Flags]:
     return {name: _weight_bits(block.get_submodule(place)) for name, place in LINEARS.items()}
 
 
-def _weight_bits(linear: QuantLinear) -> Flags:
+def _weight_bits(linear: nn.Module) -> Flags:
+    assert isinstance(linear, QuantLinear)
     if linear.quantizer == "none":
         return _bits(linear.weight, zero_is_one=True)
     return _bits(linear.quantized_weight().levels, zero_is_one=False)

@@ -93,7 +93,8 @@ def _from_folder(folder: Path) -> Subject:
     def encode(rows: Sequence[Row]) -> list[Encoded]:
         texts = [(row,) if isinstance(row, str) else row for row in rows]
         read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
-        return [Encoded(np.int32(one["input_ids"]), np.int32(one["token_type_ids"])) for one in read]
+        ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
+        return [Encoded(*row) for row in zip(ids, types, strict=True)]
 
     name = folder.parent.name if folder.name == "model" else folder.name
     scheme = model.config.quantization.name

@@ -23,6 +23,10 @@ def distill(
             show_default=False,
         ),
     ] = None,
+    probe_every: Annotated[
+        int,
+        typer.Option(min=0, help="Look into the student every so many steps, for `bibert analyze`; 0 for never."),
+    ] = 0,
     json: Json = False,
 ) -> None:
     """Binarize a teacher by a scheme and distill it: the student.
@@ -39,5 +43,7 @@ def distill(
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
     callbacks = [TrainingProgress(scheme)]
-    metrics = run(teacher, row, texts, output, recipe, start=start, callbacks=callbacks, **arguments)
+    metrics = run(
+        teacher, row, texts, output, recipe, start=start, probe_every=probe_every, callbacks=callbacks, **arguments
+    )
     show_metrics({scheme: metrics}, {scheme: output / "model"}, json)

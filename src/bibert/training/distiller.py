@@ -23,8 +23,10 @@ from bibert.nn.loading import Classifier, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
+from bibert.training.log import JsonLog
+from bibert.training.probe import Probe, probe_batch
 from bibert.training.recipe import Recipe
-from bibert.training.run import JsonLog, RunFolder, finish, finished_metrics, opened, request_of, save_stage
+from bibert.training.run import RunFolder, finish, finished_metrics, opened, request_of, save_stage
 from bibert.training.teacher import load_full_precision
 from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 
@@ -76,6 +78,7 @@ class _Course:
     recipe: Recipe
     data: TrainingData
     run: RunFolder
+    probe_every: int
     callbacks: Sequence[TrainerCallback]
     arguments: Mapping[str, Any]
 
@@ -88,6 +91,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     recipe: Recipe,
     *,
     start: str | Path | None = None,
+    probe_every: int = 0,
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
@@ -101,6 +105,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         recipe: every hyper-parameter.
         start: the full-precision BERT the student is made from, as deep as the teacher or a fraction of it; the
             teacher itself if not given.
+        probe_every: steps between two looks into the student (see `probe`); 0 for none.
         callbacks: of the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
 
@@ -122,7 +127,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         taught = load_teacher(teacher, data, recipe)
         first = taught if start is None else load_start(start, taught, data, recipe)
         encoded = encode_data(data, first, recipe)
-        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, callbacks, arguments))
+        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, probe_every, callbacks, arguments))
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -202,12 +207,16 @@ def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrain
     for head in (student.model.bert.pooler, student.model.classifier):
         head.requires_grad_(objective.reaches_logits)  # distributed training waits for every gradient it was promised
     arguments = training_arguments(recipe, course.data, course.run.stage(stage.name), **course.arguments)
+    callbacks: list[TrainerCallback] = [JsonLog(course.run.log, stage.name), *course.callbacks]
+    if course.probe_every:
+        batch = probe_batch(course.data, student.tokenizer.pad_token_id)
+        callbacks.append(Probe(course.run.probe, stage.name, course.probe_every, course.teacher.model, batch))
     return DistillTrainer(
         student,
         recipe,
         arguments,
         course.data,
-        [JsonLog(course.run.log, stage.name), *course.callbacks],
+        callbacks,
         teacher=FrozenTeacher(course.teacher.model, arguments.device),
         objective=objective,
     )

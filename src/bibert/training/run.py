@@ -2,6 +2,7 @@
 
     run.json      data, checkpoint, scheme, recipe, versions, commit, machine; metrics at the end
     log.jsonl     one line per log event: every loss term, the learning rate, dev metrics
+    probe.jsonl   one line per look into the student, where it was asked for (see `probe`)
     stages/NAME   checkpoints of each training stage, and its result once it is finished
     model/        the trained model with its tokenizer, a Hugging Face folder
 
@@ -20,12 +21,11 @@ from typing import Any
 
 from accelerate import PartialState
 from torch import nn
-from transformers import TrainerCallback
 
 from bibert import machine
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
-from bibert.files import fsync_folder, write_whole
+from bibert.files import fsync_folder
 from bibert.nn.loading import Classifier
 from bibert.training.checkpoints import (
     LOCK,
@@ -65,6 +65,11 @@ class RunFolder:
         """The log of every loss term."""
         return self.path / "log.jsonl"
 
+    @property
+    def probe(self) -> Path:
+        """What looks into the student found, where it was looked into."""
+        return self.path / "probe.jsonl"
+
     def holds_something(self) -> bool:
         """Whether there is anything that a new run would spoil: a whole checkpoint, or a model."""
         places = (f"{self.model.name}/{MANIFEST}", f"stages/*/*/{MANIFEST}")
@@ -95,7 +100,8 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
         if run.holds_something():
             _check_same_request(run, request)
         else:
-            run.log.unlink(missing_ok=True)
+            for path in (run.log, run.probe):
+                path.unlink(missing_ok=True)
             write_json(run.notes, {"request": request, **machine.about(PACKAGES)})
         try:
             yield run
@@ -107,7 +113,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
 
 def _clear_away(run: RunFolder, new_folders: Sequence[Path]) -> None:
     """Leave nothing of a run that failed before it had something to keep."""
-    for path in (run.notes, run.log, run.path / LOCK):
+    for path in (run.notes, run.log, run.probe, run.path / LOCK):
         path.unlink(missing_ok=True)
     for folder in (*run.path.glob("stages/*"), run.path / "stages", *new_folders):
         if folder.is_dir() and not any(folder.iterdir()):
@@ -233,39 +239,3 @@ def provenance(model: Path) -> dict[str, Any]:
         "metrics": notes["metrics"],
         **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
     }
-
-
-class JsonLog(TrainerCallback):  # type: ignore[misc]
-    """Appends every log event of a stage to log.jsonl; lines after the point of resumption are dropped."""
-
-    def __init__(self, path: Path, stage: str) -> None:
-        self.path = path
-        self.stage = stage
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Cut the log back to the checkpoint that training goes on from."""
-        if not state.is_world_process_zero or not self.path.exists():
-            return
-        lines = [line for line in _whole_lines(self.path) if self._stays(line, state.global_step)]
-        with write_whole(self.path) as handle:
-            handle.writelines(lines)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Write one line."""
-        if not state.is_world_process_zero:
-            return
-        event = {"stage": self.stage, "step": state.global_step, **(logs or {})}
-        with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(event) + "\n")
-
-    def _stays(self, line: str, step: int) -> bool:
-        try:
-            event = json.loads(line)
-        except ValueError:  # a power cut can leave zeros where text was
-            return False
-        return bool(event["stage"] != self.stage or event["step"] <= step)
-
-
-def _whole_lines(path: Path) -> list[str]:
-    """The lines of the log; a last line that a kill cut off is left out."""
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]

@@ -10,8 +10,9 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError
 from bibert.nn.loading import Classifier, load_classifier
+from bibert.training.log import JsonLog
 from bibert.training.recipe import Recipe
-from bibert.training.run import JsonLog, finish, finished_metrics, opened, request_of
+from bibert.training.run import finish, finished_metrics, opened, request_of
 from bibert.training.trainer import BertTrainer, dropout_overrides, encode_data, training_arguments
 
 STAGE = "finetune"
