@@ -3,6 +3,7 @@
 1. Padding: the same rows padded to the longest of the batch (length-grouped batches) and to a fixed 64 tokens.
 2. Distillation: teacher forward, student forward and backward and losses, against a full-precision fine-tuning
    step (forward and backward) on the same batch; once without and once with the optimizer's update.
+3. A look into the student (`bibert distill --probe-every`) on its 32 texts, against a distillation step.
 
 Every round runs each variant once, so that a slow moment of the machine hits all of them; the figures are medians of
 the ratios of one round. Peak memory is that of a process that runs one variant alone.
@@ -34,6 +35,7 @@ from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import get_scheme
 from bibert.training.distiller import FrozenTeacher
 from bibert.training.optimizer import make_optimizer
+from bibert.training.probe import Probe, probe_batch
 from bibert.training.recipe import Recipe
 from bibert.training.trainer import dropout_overrides
 
@@ -106,6 +108,19 @@ def distill_step(bench: Bench, scheme: str, update: bool, pad_to: int | None = N
     return step
 
 
+def probe_look(bench: Bench, scheme: str) -> Step:
+    """A look into a student, as the probe of a training takes it; the step's batch does not matter."""
+    classifier = load_classifier(bench.checkpoint, ("negative", "positive"))
+    student = binarize(classifier.model, scheme).train()
+    batch = probe_batch(bench.rows, bench.pad_token_id)
+    probe = Probe(Path("unused"), "dmd", 1, classifier.model, batch)
+
+    def step(number: int) -> None:  # noqa: ARG001
+        probe.look(student)
+
+    return step
+
+
 VARIANTS: dict[str, Callable[[Bench], Step]] = {
     "finetune": lambda bench: finetune_step(bench, update=False),
     "finetune, with update": lambda bench: finetune_step(bench, update=True),
@@ -113,12 +128,14 @@ VARIANTS: dict[str, Callable[[Bench], Step]] = {
     "bibert, with update": lambda bench: distill_step(bench, "bibert", update=True),
     "bibert, fixed 64": lambda bench: distill_step(bench, "bibert", update=False, pad_to=FIXED_LENGTH),
     "baseline": lambda bench: distill_step(bench, "baseline", update=False),
+    "look": lambda bench: probe_look(bench, "bibert"),
 }
 RATIOS = {
     "bibert distillation / fine-tuning": ("bibert", "finetune"),
     "the same with the optimizer's update": ("bibert, with update", "finetune, with update"),
     "baseline distillation / fine-tuning": ("baseline", "finetune"),
     "samples/s with dynamic padding / fixed to 64": ("bibert, fixed 64", "bibert"),
+    "a look into the student / a step of its distillation": ("look", "bibert, with update"),
 }
 
 

@@ -5,6 +5,7 @@ that was there before. Folders, checkpoints and what is inside a file are the bu
 """
 
 import contextlib
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -77,3 +78,13 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that is appended to, with their ends; a last line that a kill cut off is left out."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file with one JSON value a line, which may be growing at this moment."""
+    return [json.loads(line) for line in whole_lines(path)]

@@ -7,8 +7,9 @@ import pytest
 
 from bibert.data.examples import TextData
 from bibert.errors import BibertError
+from bibert.files import read_json_lines
 from bibert.training.distiller import distill
-from bibert.training.log import JsonLog, read_lines
+from bibert.training.log import JsonLog
 from bibert.training.recipe import Recipe
 
 RECIPE = Recipe(learning_rate=5e-3, epochs=1, batch_size=8, max_length=16, eval_every=4, log_every=2, max_steps=8)
@@ -33,7 +34,7 @@ def test_a_probe_does_not_change_the_training(run_of, weights_of):
 
 
 def test_there_is_a_line_for_the_start_and_for_every_look(run_of):
-    events = read_lines(run_of("bibert", probe_every=2) / "probe.jsonl")
+    events = read_json_lines(run_of("bibert", probe_every=2) / "probe.jsonl")
     assert [event["step"] for event in events] == [0, 2, 4, 6, 8]
     assert {event["stage"] for event in events} == {"dmd"}
     assert "direction" not in events[0]
@@ -47,13 +48,13 @@ def test_there_is_a_line_for_the_start_and_for_every_look(run_of):
 
 def test_attention_of_the_baseline_has_no_entropy_and_bi_attention_has(run_of):
     for scheme, least, most in (("baseline", 0.0, 0.0), ("bibert", 0.5, 1.0)):
-        for event in read_lines(run_of(scheme, probe_every=4) / "probe.jsonl"):
+        for event in read_json_lines(run_of(scheme, probe_every=4) / "probe.jsonl"):
             heads = [value for layer in event["entropy"]["attention"] for value in layer]
             assert least <= sum(heads) / len(heads) <= most, (scheme, event["step"])
 
 
 def test_a_student_with_several_bits_is_looked_at_for_directions_only(run_of):
-    events = read_lines(run_of("ternarybert_2-2-8", probe_every=4) / "probe.jsonl")
+    events = read_json_lines(run_of("ternarybert_2-2-8", probe_every=4) / "probe.jsonl")
     assert all("entropy" not in event for event in events)
     assert "direction" in events[-1]
 
@@ -67,8 +68,8 @@ def test_a_run_that_goes_on_has_every_look_once(tmp_path, teacher, data, monkeyp
         patch.setattr(JsonLog, "append", fail)
         with pytest.raises(BibertError, match="stopped"):
             distill(teacher, "bibert", data, tmp_path, RECIPE, probe_every=3)
-    assert [event["step"] for event in read_lines(tmp_path / "probe.jsonl")] == [0, 3, 6]
+    assert [event["step"] for event in read_json_lines(tmp_path / "probe.jsonl")] == [0, 3, 6]
     distill(teacher, "bibert", data, tmp_path, RECIPE, probe_every=3)
-    events = read_lines(tmp_path / "probe.jsonl")
+    events = read_json_lines(tmp_path / "probe.jsonl")
     assert [event["step"] for event in events] == [0, 3, 4, 6]  # it goes on from the checkpoint at 4
     assert weights_of(tmp_path / "model") == weights_of(run_of("bibert") / "model")

@@ -3,10 +3,12 @@
 A `Subject` takes texts and gives its inside (`inside`) with the tokens it read. Torch is imported only for a folder.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -111,3 +113,21 @@ def _padded(encoded: Sequence[Encoded]) -> Batch:
         if row.token_types is not None:
             batch["token_type_ids"][place, real] = row.token_types
     return batch
+
+
+class Named(Protocol):
+    """What has a scheme and a name."""
+
+    @property
+    def scheme(self) -> str: ...  # noqa: D102
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+
+def titles(models: Sequence[Named]) -> list[str]:
+    """A title for each, no two alike: its scheme, else its name, else its name with its place in the row."""
+    schemes = Counter(model.scheme for model in models)
+    names = [model.scheme if schemes[model.scheme] == 1 else model.name for model in models]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]

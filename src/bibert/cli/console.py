@@ -38,6 +38,13 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many places of `count`, evenly spread, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
 def progress() -> Progress:
     """A progress bar on stderr with what is done, the time gone and the time left."""
     width = len("0:00:00")  # on a narrow terminal the words shrink, not the times

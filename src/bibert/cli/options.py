@@ -20,7 +20,7 @@ from bibert.data.examples import Split, TextData
 from bibert.data.glue import TRAIN_FILE, get_task, load_glue, load_glue_dev, load_glue_from_hub
 from bibert.data.report import describe
 from bibert.data.tables import load_split, load_table, metrics_for
-from bibert.errors import DataError, RecipeError, require_extra
+from bibert.errors import DataError, RecipeError, one_line, require_extra
 
 if TYPE_CHECKING:
     from bibert.training.recipe import Recipe
@@ -85,6 +85,29 @@ class ScoringOptions:
         given = [name for name, value in self._options_of_a_file().items() if value not in (None, "")]
         if given:
             raise DataError(f"{given[0]} does not go with --task: {self.task} has its own; leave it out")
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Texts to look into a model with."""
+
+    text: Annotated[list[str] | None, _option("A text to read; may be repeated.")] = None
+    texts: Annotated[Path | None, _option("A file with a text in each line.")] = None
+
+    def load(self) -> list[str]:
+        """All of them; none if none were given."""
+        return [*(self.text or ()), *(() if self.texts is None else _lines(self.texts))]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({one_line(error)}); give a UTF-8 file") from error
+    found = [line for line in lines if line]
+    if not found:
+        raise DataError(f"{path}: has no text; put one in each line")
+    return found
 
 
 @dataclass(frozen=True)

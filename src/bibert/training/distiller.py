@@ -209,7 +209,7 @@ def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrain
     arguments = training_arguments(recipe, course.data, course.run.stage(stage.name), **course.arguments)
     callbacks: list[TrainerCallback] = [JsonLog(course.run.log, stage.name), *course.callbacks]
     if course.probe_every:
-        batch = probe_batch(course.data, student.tokenizer.pad_token_id)
+        batch = probe_batch(next(iter(course.data.dev.values())), student.tokenizer.pad_token_id)
         callbacks.append(Probe(course.run.probe, stage.name, course.probe_every, course.teacher.model, batch))
     return DistillTrainer(
         student,

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from bibert.files import write_whole
+from bibert.files import whole_lines, write_whole
 
 
 class JsonLines(TrainerCallback):  # type: ignore[misc]
@@ -23,7 +23,7 @@ class JsonLines(TrainerCallback):  # type: ignore[misc]
         """Cut the file back to the checkpoint that training goes on from."""
         if not state.is_world_process_zero or not self.path.exists():
             return
-        lines = [line for line in _whole_lines(self.path) if self._stays(line, state.global_step)]
+        lines = [line for line in whole_lines(self.path) if self._stays(line, state.global_step)]
         with write_whole(self.path) as handle:
             handle.writelines(lines)
 
@@ -48,12 +48,3 @@ class JsonLog(JsonLines):
         if state.is_world_process_zero:
             self.append(state.global_step, logs or {})
 
-
-def _whole_lines(path: Path) -> list[str]:
-    """The lines of a file; a last line that a kill cut off is left out."""
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The events of a file that a training wrote, or writes at this moment."""
-    return [json.loads(line) for line in _whole_lines(path)]

@@ -10,15 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
-from bibert.analysis.direction import DirectionProbe, Movement
+from bibert.analysis.direction import DirectionProbe
 from bibert.analysis.entropy import entropies
 from bibert.analysis.network import inside_of_trace, trace_of
-from bibert.data.encoding import Collator
+from bibert.data.encoding import Collator, EncodedSplit
 from bibert.distill.objective import match_layers
+from bibert.files import read_json_lines
 from bibert.nn.model import BiBertForSequenceClassification
-from bibert.nn.trace import Trace
-from bibert.training.log import JsonLines, read_lines
-from bibert.training.trainer import TrainingData
+from bibert.training.log import JsonLines
 
 TEXTS = 32  # of the probe batch
 
@@ -51,38 +50,33 @@ class Probe(JsonLines):
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """Look at the student that training starts from, or goes on from."""
         super().on_train_begin(args, state, control, **kwargs)
-        known = {event["step"] for event in read_lines(self.path)} if self.path.exists() else set()
-        self._look(state, model, note=state.global_step not in known)
+        if not state.is_world_process_zero:
+            return
+        seen, known = self.look(model), read_json_lines(self.path) if self.path.exists() else []
+        if all((event["stage"], event["step"]) != (self.stage, state.global_step) for event in known):
+            self.append(state.global_step, seen)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Look every so many steps."""
-        if state.global_step % self.every == 0:
-            self._look(state, model, note=True)
+        if state.is_world_process_zero and state.global_step % self.every == 0:
+            self.append(state.global_step, self.look(model))
 
-    def _look(self, state: Any, model: BiBertForSequenceClassification, note: bool) -> None:
-        if not state.is_world_process_zero:
-            return
+    def look(self, model: BiBertForSequenceClassification) -> dict[str, Any]:
+        """Entropies now, of a student whose activations have one bit, and how it moved since the last look."""
         if self.direction is None:
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
+        seen: dict[str, Any] = {}
+        if model.config.quantization.bits.activation == 1:
+            seen["entropy"] = entropies(inside_of_trace(model, trace)).to_dict()
         moved = self.direction(trace)
-        if note:
-            self.append(state.global_step, _entropy_facts(model, trace) | _direction_facts(moved))
+        if moved is not None:
+            seen["direction"] = {name: movement.to_dict() for name, movement in moved.items()}
+        return seen
 
 
-def _entropy_facts(model: BiBertForSequenceClassification, trace: Trace) -> dict[str, Any]:
-    if model.config.quantization.bits.activation != 1:
-        return {}
-    return {"entropy": entropies(inside_of_trace(model, trace)).to_dict()}
-
-
-def _direction_facts(moved: Mapping[str, Movement] | None) -> dict[str, Any]:
-    return {} if moved is None else {"direction": {name: movement.to_dict() for name, movement in moved.items()}}
-
-
-def probe_batch(data: TrainingData, pad_token_id: int) -> dict[str, Tensor]:
-    """Texts from all over the first dev split, always the same."""
-    dev = next(iter(data.dev.values()))
-    rows = range(0, len(dev), -(-len(dev) // TEXTS))
-    batch = Collator(pad_token_id)([dev[row] for row in rows])
+def probe_batch(split: EncodedSplit, pad_token_id: int) -> dict[str, Tensor]:
+    """Texts from all over a split, always the same."""
+    rows = range(0, len(split), -(-len(split) // TEXTS))
+    batch = Collator(pad_token_id)([split[row] for row in rows])
     return {name: tensor for name, tensor in batch.items() if name != "labels"}

@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bibert.analysis.paper import QUANTILES, STRENGTHENED, TABLE_1, TABLE_2, TABLE_3, VARIANTS, Table
+from bibert.analysis.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1, TABLE_2, TABLE_3, VARIANTS, Table
 from bibert.data.glue import TASKS
-from bibert.errors import DataError, did_you_mean
+from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
 
 TABLES: Mapping[str, Table] = {
@@ -23,6 +23,7 @@ TABLES: Mapping[str, Table] = {
     "strengthened": STRENGTHENED,
     "quantiles": QUANTILES,
     "variants": VARIANTS,
+    "bottlenecks": BOTTLENECKS,
 }
 TEACHER = "full_precision"
 BLANK = "–"
@@ -85,9 +86,37 @@ def save_cells(path: Path, cells: Iterable[Cell], about: Mapping[str, Any]) -> N
 
 
 def load_cells(path: Path) -> list[Cell]:
-    """The cells of a results file."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return [Cell(**cell) for cell in values["cells"]]
+    """The cells of a results file.
+
+    Raises:
+        DataError: there is no such file, or it is not one that `save_cells` wrote.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return [Cell(**cell) for cell in values["cells"]]
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; give the results.json of bibert reproduce") from None
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise DataError(f"{path}: is not a results file of bibert reproduce ({one_line(error)})") from None
+
+
+def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
+    """The score of each scheme on a task without augmentation, the mean of its seeds.
+
+    Raises:
+        DataError: two runs differ in more than scheme and seed, so that their scores cannot be compared.
+    """
+    runs = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER and not cell.augmented]
+    for cell in runs:
+        for key, value in {**runs[0].recipe, **runs[0].backbone}.items():
+            other = {**cell.recipe, **cell.backbone}.get(key)
+            if key != "seed" and other != value:
+                raise DataError(
+                    f"{TASKS[task].name}: {runs[0].scheme} was run with {key} = {value}, {cell.scheme} with {other}; "
+                    "only runs of one recipe can be compared"
+                )
+    schemes = dict.fromkeys(cell.scheme for cell in runs)
+    return {scheme: fmean(cell.score for cell in runs if cell.scheme == scheme) for scheme in schemes}
 
 
 def markdown(cells: Sequence[Cell], table: Table) -> str:

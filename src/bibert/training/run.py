@@ -23,6 +23,7 @@ from accelerate import PartialState
 from torch import nn
 
 from bibert import machine
+from bibert.analysis.history import LOG, NOTES, PROBE
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
@@ -58,17 +59,17 @@ class RunFolder:
     @property
     def notes(self) -> Path:
         """What was asked for and what came out."""
-        return self.path / "run.json"
+        return self.path / NOTES
 
     @property
     def log(self) -> Path:
         """The log of every loss term."""
-        return self.path / "log.jsonl"
+        return self.path / LOG
 
     @property
     def probe(self) -> Path:
         """What looks into the student found, where it was looked into."""
-        return self.path / "probe.jsonl"
+        return self.path / PROBE
 
     def holds_something(self) -> bool:
         """Whether there is anything that a new run would spoil: a whole checkpoint, or a model."""

@@ -1,0 +1,101 @@
+"""`bibert analyze direction`: did a student move the way its distillation asked it to?"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from bibert.cli.console import evenly, print_json, print_table
+from bibert.cli.figures import FigureFile, check_figure, save_drawn
+from bibert.cli.options import Json, TextOptions, with_option_groups
+from bibert.errors import DataError, require_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bibert.analysis.history import History
+
+MOST_ROWS = 12
+
+
+@with_option_groups
+def direction(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...|CHECKPOINT...", help="Run folders with a probe, or checkpoints in their order."),
+    ],
+    texts: TextOptions,
+    teacher: Annotated[
+        Path | None,
+        typer.Option("--teacher", "-t", help="Compare checkpoints with this teacher, on texts.", show_default=False),
+    ] = None,
+    output: FigureFile = None,
+    json: Json = False,
+) -> None:
+    """Show which share of attention scores and similarities moved as distillation asked, and how far.
+
+    Of runs that had --probe-every, through their training. With --teacher and texts: between checkpoints.
+
+    Example: bibert analyze direction runs/baseline runs/bibert -o direction.svg
+    """
+    check_figure(output)
+    rows = texts.load()
+    if (teacher is None) != (not rows):
+        raise DataError("--teacher and texts go together: give both for checkpoints, or neither for runs with a probe")
+    histories = _of_runs(paths) if teacher is None else {"checkpoints": _of_checkpoints(paths, teacher, rows)}
+    save_drawn(lambda: _draw(histories), output)
+    if json:
+        print_json({title: _as_json(history) for title, history in histories.items()})
+        return
+    for title, history in histories.items():
+        print_table(_table(title, history))
+
+
+def _of_runs(paths: Sequence[Path]) -> "dict[str, History]":
+    from bibert.analysis.history import load_history
+    from bibert.analysis.subject import titles
+
+    histories = [load_history(path) for path in paths]
+    for history in histories:
+        if not history.direction:
+            raise DataError(f"{history.name}: was looked into only once so far; wait for a second look of its training")
+    return dict(zip(titles(histories), histories, strict=True))
+
+
+def _of_checkpoints(paths: Sequence[Path], teacher: Path, rows: list[str]) -> "History":
+    require_extra("train", "bibert analyze direction with --teacher")
+    from bibert.analysis.checkpoints import moves_between
+    from bibert.cli.progress import quiet_libraries
+
+    quiet_libraries()
+    return moves_between(paths, teacher, rows)
+
+
+def _as_json(history: "History") -> dict[str, Any]:
+    tables = {
+        thing: {field: table.tolist() for field, table in fields.items()} for thing, fields in history.direction.items()
+    }
+    return {"steps": list(history.moves), "direction": tables}
+
+
+def _table(title: str, history: "History") -> Table:
+    name = f"{title}: percent of elements that moved as asked / the other way (mean step of each), over all heads"
+    table = Table("step", *history.direction, title=name, title_justify="left")
+    for look in evenly(len(history.moves), MOST_ROWS):
+        cells = [_cell(fields, look) for fields in history.direction.values()]
+        table.add_row(f"{history.moves[look]:,}", *cells)
+    return table
+
+
+def _cell(fields: Mapping[str, Any], look: int) -> str:
+    good, bad = (100 * fields[name][look].mean() for name in ("matching", "mismatching"))
+    steps = [fields[name][look].mean() for name in ("matching_margin", "mismatching_margin")]
+    return f"{good:.1f} / {bad:.1f} ({steps[0]:.2g} / {steps[1]:.2g})"
+
+
+def _draw(histories: "Mapping[str, History]") -> "Figure":
+    from bibert.analysis.plots.direction import draw_directions
+
+    return draw_directions(histories)

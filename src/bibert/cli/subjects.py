@@ -1,0 +1,23 @@
+"""Models that are named on the command line to be looked into: loaded quietly, each under a title of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bibert.errors import require_extra
+
+if TYPE_CHECKING:
+    from bibert.analysis.subject import Subject
+
+
+def load_subjects(paths: Sequence[Path]) -> "dict[str, Subject]":
+    """Packed files and folders with models, by title."""
+    from bibert.analysis.subject import load_subject, titles
+
+    if any(path.is_dir() for path in paths):
+        require_extra("train", "a look into a model folder")
+        from bibert.cli.progress import quiet_libraries
+
+        quiet_libraries()
+    subjects = [load_subject(path) for path in paths]
+    return dict(zip(titles(subjects), subjects, strict=True))

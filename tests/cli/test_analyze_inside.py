@@ -1,0 +1,129 @@
+"""`bibert analyze entropy` and `direction`: of models on texts, of runs through training, of checkpoints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
+SITES = ("query", "key", "value", "attention", "context")
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    """A function that writes a run folder as a training with a probe leaves it: 2 layers, 2 heads, 20 looks."""
+
+    def write(name: str, scheme: str, attention: float, looks: int = 20) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"request": {"scheme": {"name": scheme}}}))
+        lines = []
+        for look in range(looks):
+            heads = {site: [[0.9, 1.0], [0.8, 0.9]] for site in SITES} | {"attention": [[attention] * 2] * 2}
+            event = {"stage": "dmd", "step": 50 * look, "entropy": {**heads, "ffn_hidden": [0.5, 0.6]}}
+            if look:
+                tables = {field: [[0.1 * place, 0.2], [0.3, 0.4]] for place, field in enumerate(FIELDS, start=1)}
+                event["direction"] = dict.fromkeys(("scores", "query", "key", "value"), tables)
+            lines.append(json.dumps(event) + "\n")
+        (folder / "probe.jsonl").write_text('{"stage": "before", "step": 7}\n' + "".join(lines) + '{"stage": "d')
+        return folder
+
+    return write
+
+
+def test_entropy_of_a_file_and_a_folder_is_the_same(bibert, student, packed_file, capsys):
+    assert bibert("analyze", "entropy", packed_file, student, "--text", "a fine film", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    mine, other = facts.values()
+    assert mine == other
+    assert len(mine["attention"]) == len(mine["attention"][0]) == 2
+
+
+def test_entropy_of_a_model_is_shown_by_layer_and_by_head(bibert, packed_file, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a fine film\n\na waste of time\n")
+    assert bibert("analyze", "entropy", packed_file, "--texts", texts) == 0
+    shown = capsys.readouterr().out
+    assert "mean over heads" in shown
+    assert "weight of attention_output" in shown
+    assert bibert("analyze", "entropy", packed_file, "--texts", texts, "--site", "attention") == 0
+    assert "head 1" in capsys.readouterr().out
+
+
+def test_entropy_through_training_has_the_first_and_the_last_look(bibert, new_run, tmp_path, capsys):
+    runs = new_run("a", "baseline", 0.0), new_run("b", "bibert", 0.95)
+    figure = tmp_path / "entropy.svg"
+    assert bibert("analyze", "entropy", *runs, "-o", figure) == 0
+    shown = capsys.readouterr()
+    assert "baseline" in shown.out
+    assert "0.950 (0.950)" in shown.out
+    assert " 950 " in shown.out
+    assert str(figure) in shown.err
+    drawn = figure.read_text()
+    assert drawn.startswith("<?xml")
+
+
+def test_entropy_through_training_as_json_is_what_was_logged(bibert, new_run, capsys):
+    assert bibert("analyze", "entropy", new_run("a", "baseline", 0.25, looks=3), "--json") == 0
+    facts = json.loads(capsys.readouterr().out)["baseline"]
+    assert facts["steps"] == [0, 50, 100]
+    assert facts["entropy"]["attention"] == [[[0.25, 0.25]] * 2] * 3
+
+
+def test_direction_through_training(bibert, new_run, tmp_path, capsys):
+    runs = new_run("a", "bibert", 0.9), new_run("b", "bibert", 0.9)
+    figure = tmp_path / "direction.pdf"
+    assert bibert("analyze", "direction", *runs, "-o", figure) == 0
+    assert figure.read_bytes().startswith(b"%PDF")
+    shown = capsys.readouterr().out
+    assert "a: percent" in shown  # two runs of a scheme are told apart by their folders
+    assert "25.0 / 27.5" in shown
+    assert bibert("analyze", "direction", runs[0], "--json") == 0
+    facts = json.loads(capsys.readouterr().out)["bibert"]
+    assert facts["steps"][0] == 50
+    assert facts["direction"]["query"]["matching"][0] == [[0.1, 0.2], [0.3, 0.4]]
+
+
+def test_direction_between_checkpoints(bibert, student, tmp_path, save_untrained, capsys):
+    from bibert.nn.loading import load_classifier
+
+    moved = load_classifier(student)
+    for parameter in moved.model.parameters():
+        parameter.data += 0.01 * parameter.data.sign()
+    later = tmp_path / "checkpoint-20"
+    moved.model.save_pretrained(later)
+    moved.tokenizer.save_pretrained(later)
+    words = ("--teacher", student, "--text", "a fine film", "--json")
+    assert bibert("analyze", "direction", student, later, *words) == 0
+    facts = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert facts["steps"] == [1]
+    # The student starts as its own teacher: there is nothing that it was asked for.
+    assert facts["direction"]["query"]["matching"] == [[[0.0, 0.0], [0.0, 0.0]]]
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        ("entropy", ["missing"], "has no probe.jsonl"),
+        ("direction", ["missing"], "has no probe.jsonl"),
+        ("direction", ["missing", "--text", "a"], "go together"),
+        ("direction", ["one", "--text", "a", "--teacher", "t"], "needs two or more"),
+        ("entropy", ["missing", "--texts", "none.txt"], "cannot be read as text"),
+        ("entropy", ["missing", "-o", "figure.jpg"], "ends in .svg, .pdf, .png"),
+    ],
+)
+def test_bad_requests_are_named(bibert, command, words, message, capsys):
+    assert bibert("analyze", command, *words) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_site_that_heads_do_not_have_is_named(bibert, packed_file, capsys):
+    assert bibert("analyze", "entropy", packed_file, "--text", "a", "--site", "atention") == 2
+    assert "did you mean 'attention'?" in capsys.readouterr().err
+
+
+def test_a_probe_file_of_something_else_is_refused(bibert, new_run, capsys):
+    run = new_run("a", "bibert", 0.5)
+    (run / "probe.jsonl").write_text('{"loss": 1}\n')
+    assert bibert("analyze", "entropy", run) == 2
+    assert "not what a training writes" in capsys.readouterr().err.replace("\n", " ")
