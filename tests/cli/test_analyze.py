@@ -28,3 +28,21 @@ def test_the_list_of_analyses_is_shown_without_one(bibert, capsys):
     bibert("analyze")
     shown = capsys.readouterr()
     assert "theory" in shown.out + shown.err
+
+
+def test_the_scores_of_models_stand_beside_those_of_random_bits(bibert, student, packed_file, tmp_path, capsys):
+    figure = tmp_path / "theory.svg"
+    words = ("--text", "a fine film of the year", "--samples", 100, "--rows", 20, "-o", figure, "--json")
+    assert bibert("analyze", "theory", packed_file, student, *words) == 0
+    lines = json.loads(capsys.readouterr().out)["theorem_2"]
+    assert [line["scores_of"] for line in lines[:3]] == ["random bits"] * 3
+    mine, other = lines[3:]
+    assert mine["head_size"] == 16
+    assert {**mine, "scores_of": ""} == {**other, "scores_of": ""}
+    assert 0 < mine["probability_of_0"] < 0.5
+    assert figure.read_text().startswith("<?xml")
+
+
+def test_models_without_texts_are_refused(bibert, packed_file, capsys):
+    assert bibert("analyze", "theory", packed_file) == 2
+    assert "go together" in capsys.readouterr().err

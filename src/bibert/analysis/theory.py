@@ -84,10 +84,9 @@ def gaussian_probabilities(size: int) -> Floats:
     return 2 * densities
 
 
-def attended_share(size: int) -> float:
-    """P(score ≥ 0): how many attention weights Bi-Attention sets for random bits; above a half, since 0 counts."""
-    probabilities = score_probabilities(size)
-    return float(probabilities[(size + 1) // 2 :].sum())
+def share_attended_to(probabilities: Floats) -> float:
+    """P(score ≥ 0), the weights that Bi-Attention sets; for random bits above a half, since 0 counts."""
+    return float(probabilities[len(probabilities) // 2 :].sum())
 
 
 def quantization_edges(bits: int, limit: float = 1.0) -> tuple[list[float], list[float]]:

@@ -1,14 +1,24 @@
 """`bibert analyze theory`: the paper's theorems, computed and set beside its figures."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from bibert.analysis.paper import DIRECTION_ERROR, DIRECTION_ERROR_SAMPLES, QUANTILES
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import Json
+from bibert.cli.figures import FigureFile, check_figure, save_drawn
+from bibert.cli.options import Json, TextOptions, with_option_groups
+from bibert.cli.subjects import load_subjects
+from bibert.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 KEYS = (8, 16, 32, 64, 128, 256, 512)
 HEAD_SIZES = (26, 32, 64)  # TinyBERT-4L, MiniLM, BERT-base
@@ -16,23 +26,35 @@ MEANS = (0.0, 0.25, 0.5, 1.0, 2.0)
 BITS = range(1, 9)
 
 
+@with_option_groups
 def theory(
+    texts: TextOptions,
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[MODEL...]", help="Trained students: their scores over Theorem 2's.", show_default=False
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Samples of Theorem 3's simulation.")] = 1_000_000,
     rows: Annotated[int, typer.Option(min=1, help="Rows of Theorem 1's simulation.")] = 4096,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
+    output: FigureFile = None,
     json: Json = False,
 ) -> None:
     """Compute the paper's theorems: by simulation, exactly where there is a closed form, beside what is printed.
 
     Example: bibert analyze theory
     """
+    check_figure(output)
+    shares = _shares(models or [], texts.load())
     facts = {
         "theorem_1": _thresholds(rows, seed),
-        "theorem_2": _scores(),
+        "theorem_2": _scores(shares),
         "theorem_3": _directions(samples, seed),
         "proposition_1": _signs(),
         "quantiles": _quantiles(),
     }
+    save_drawn(lambda: _draw(rows, seed, shares), output)
     if json:
         print_json(facts)
         return
@@ -67,22 +89,50 @@ def _thresholds(rows: int, seed: int) -> list[dict[str, Any]]:
     return [asdict(line) | {"keys_times_threshold": line.keys * line.threshold} for line in found]
 
 
-def _scores() -> list[dict[str, Any]]:
-    from bibert.analysis.theory import attended_share, gaussian_probabilities, score_probabilities
+def _scores(shares: "Mapping[str, NDArray[np.float64]]") -> list[dict[str, Any]]:
+    """Random bits for each size of a head, then the models."""
+    from bibert.analysis.theory import score_probabilities
 
-    lines = []
-    for size in HEAD_SIZES:
-        exact, normal = score_probabilities(size), gaussian_probabilities(size)
-        lines.append(
-            {
-                "head_size": size,
-                "probability_of_0": float(exact[size // 2]),
-                "gaussian_at_0": float(normal[size // 2]),
-                "total_variation": float(abs(exact - normal).sum() / 2),
-                "share_attended_to": attended_share(size),
-            }
-        )
-    return lines
+    random = [_scores_of("random bits", score_probabilities(size)) for size in HEAD_SIZES]
+    return [*random, *(_scores_of(title, table.mean(axis=0)) for title, table in shares.items())]
+
+
+def _scores_of(name: str, probabilities: "NDArray[np.float64]") -> dict[str, Any]:
+    from bibert.analysis.theory import gaussian_probabilities, share_attended_to
+
+    size = len(probabilities) - 1
+    normal = gaussian_probabilities(size)
+    return {
+        "scores_of": name,
+        "head_size": size,
+        "probability_of_0": float(probabilities[size // 2]) if size % 2 == 0 else 0.0,
+        "gaussian_at_0": float(normal[size // 2]),
+        "distance_to_gaussian": float(abs(probabilities - normal).sum() / 2),
+        "share_of_0_or_more": share_attended_to(probabilities),
+    }
+
+
+def _shares(models: list[Path], rows: list[str]) -> "dict[str, NDArray[np.float64]]":
+    """The scores of models on texts, by title."""
+    if bool(models) != bool(rows):
+        raise DataError("models and texts go together: give both to see trained scores, or neither")
+    if not models:
+        return {}
+    from bibert.analysis.scores import score_shares
+
+    shares = {title: score_shares(subject.read(rows).inside) for title, subject in load_subjects(models).items()}
+    sizes = {title: table.shape[1] - 1 for title, table in shares.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(f"the models have heads of different sizes ({sizes}); show them one by one")
+    return shares
+
+
+def _draw(rows: int, seed: int, shares: "Mapping[str, NDArray[np.float64]]") -> "Figure":
+    from bibert.analysis.plots.theory import draw_theory
+    from bibert.analysis.theory import softmax_thresholds
+
+    sizes = [table.shape[1] - 1 for table in shares.values()]
+    return draw_theory(softmax_thresholds(KEYS, rows=rows, seed=seed), sizes[0] if sizes else HEAD_SIZES[-1], shares)
 
 
 def _directions(samples: int, seed: int) -> list[dict[str, Any]]:

@@ -42,21 +42,31 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One small picture; `limits` are those of its y axis."""
+    """One small picture.
+
+    Attributes:
+        title: above it.
+        lines: in it.
+        y_label: what y is, with its unit.
+        limits: of the y axis.
+        x_label: where x is not what the other panels have.
+        log: which axes have a logarithmic scale, "", "x", "y" or "xy".
+    """
 
     title: str
     lines: Sequence[Line]
     y_label: str = ""
     limits: tuple[float, float] | None = None
-    log: bool = False
+    x_label: str = ""
+    log: str = ""
 
 
-def draw_panels(panels: Sequence[Panel], x_label: str, columns: int = 3, *, whole_steps: bool = False) -> Figure:
+def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *, whole_steps: bool = False) -> Figure:
     """Panels row by row, one legend above them.
 
     Args:
         panels: what to draw.
-        x_label: what the shared axis has, with its unit.
+        x_label: what x is, with its unit, where a panel does not say it.
         columns: panels side by side.
         whole_steps: whether x has whole numbers only, such as layers.
     """
@@ -70,8 +80,8 @@ def draw_panels(panels: Sequence[Panel], x_label: str, columns: int = 3, *, whol
             axes.locator_params(axis="x", integer=True)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    for axes in places[max(len(panels) - columns, 0) : len(panels)]:
-        axes.set_xlabel(x_label)
+    for place, (axes, panel) in enumerate(zip(places, panels, strict=False)):
+        axes.set_xlabel(panel.x_label or (x_label if place + columns >= len(panels) else ""))
     _draw_legend(figure, panels)
     return figure
 
@@ -81,8 +91,8 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_ylabel(panel.y_label)
     axes.grid(visible=True, color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    if panel.log:
-        axes.set_yscale("log")
+    for axis in panel.log:
+        axes.set(**{f"{axis}scale": "log"})
     for line in panel.lines:
         pen = _pen(line)
         if line.band is not None:
