@@ -177,6 +177,7 @@ def test_the_reason_is_given_for(new_classifier, name, reason):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"kept": ("mha", "pooler")}, "it keeps mha and pooler in full precision, the file holds bits"),
         ({"split": True}, "every weight is the sum of two"),
         ({"weight": "bwn"}, "it quantizes by bwn, sign, sign"),
         ({"ffn_activation": "relu"}, "its second FFN layer takes sign after relu"),

@@ -186,6 +186,7 @@ def _why_not(config: BiBertConfig) -> str | None:
     scheme = config.quantization
     quantizers = (scheme.weight, scheme.embedding, scheme.activation)
     reasons = {
+        f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits": bool(scheme.kept),
         f"it has {scheme.bits} bits, the engine computes 1-1-1": scheme.bits != ONE_BIT,
         "its attention has a softmax, the engine computes Bi-Attention": scheme.normalizer != "none",
         "every weight is the sum of two, the file holds one": scheme.split,

@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from bibert.analysis.architecture import ARCHITECTURES, count_parameters
-from bibert.analysis.comparison import REASONS, Verdict, cost_of, judge
-from bibert.analysis.cost import MIB, flops, readings_of_13_4, size
+from bibert.analysis.architecture import ARCHITECTURES, Architecture, count_parameters
+from bibert.analysis.comparison import REASONS, Verdict, cost_of, figures, judge
+from bibert.analysis.cost import MIB, RULES, flops, readings_of_13_4, size
 from bibert.nn.schemes import SCHEMES
 
 BASE = ARCHITECTURES["bert-base"]
@@ -81,7 +81,10 @@ def test_the_numbers_in_the_reasons_are_ours():
         ("size", "16.5"): [f"{split_bits:.2f}", f"{split.mib - split_bits:.2f}"],
         ("size", "13.4"): [f"{bits('bert-base'):.2f}", f"{size(BASE, SCHEMES['bibert']).mib:.2f}", "13.37"],
         ("size", "6.8"): [f"{bits('6L'):.2f}"],
-        ("size", "4.4"): [f"{bits('4L'):.2f}"],
+        ("size", "4.4"): [
+            f"{bits('4L'):.2f}",
+            f"{size(ARCHITECTURES['4L'], SCHEMES['bibert']).mib_with_scales:.2f}",
+        ],
         ("flops", "22.5"): [f"{products('full_precision', 'bert-base'):.2f}"],
         ("flops", "11.3"): [f"{products('full_precision', '6L'):.2f}"],
         ("flops", "1.2"): [f"{products('full_precision', '4L'):.2f}"],
@@ -103,6 +106,36 @@ def test_flops_are_compared_only_at_the_papers_length():
 
 def test_a_shape_of_nobodys_table_is_compared_with_nothing():
     assert cost_of(ARCHITECTURES["minilm-l6"], SCHEMES["bibert"]).printed == {}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_figures_of_a_shape_are_those_of_its_schemes_each_once(architecture):
+    shape = ARCHITECTURES[architecture]
+    found = figures(shape)
+    for column in ("size", "flops"):
+        named = [name for figure in found if figure.column == column for name in figure.schemes]
+        assert sorted(named) == sorted(SCHEMES)
+    for figure in found:
+        assert figure.rule in RULES
+        for name in figure.schemes:
+            assert cost_of(shape, SCHEMES[name]).printed.get(figure.column) == figure.printed
+    assert [figure.column for figure in found] == sorted(
+        (figure.column for figure in found), key=["size", "flops", "extra_flops"].index
+    )
+
+
+def test_a_shape_of_fewer_positions_has_the_flops_of_its_longest_input():
+    short = Architecture(layers=2, hidden=64, heads=2, intermediate=128, positions=16)
+    full = next(figure for figure in figures(short) if figure.column == "flops" and "bibert" in figure.schemes)
+    assert full.ours == flops(short, SCHEMES["bibert"], 16).total / 10**9
+
+
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [("13.4", "derivable only by leaving something out"), ("6.8", "not derivable"), ("4.4", "not derivable")],
+)
+def test_the_three_sizes_of_bibert_say_plainly_whether_they_can_be_derived(printed, says):
+    assert REASONS["size", printed].startswith(says)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bibert.analysis.architecture import ARCHITECTURES, Architecture, count_parameters
 from bibert.analysis.cost import (
     MIB,
+    RULES,
     count_scales,
     elementwise_flops,
     flops,
@@ -18,8 +19,8 @@ from bibert.analysis.cost import (
     size,
     threshold_flops,
 )
-from bibert.errors import BibertError
-from bibert.nn.schemes import SCHEMES, baseline_quantile
+from bibert.errors import BibertError, SchemeError
+from bibert.nn.schemes import SCHEMES, baseline_quantile, get_scheme
 
 BASE = ARCHITECTURES["bert-base"]
 GIGA = 10**9
@@ -101,6 +102,11 @@ def test_each_rule_counts_the_parts_it_names():
 def test_rules_go_by_scheme():
     names = {scheme: rule_of(SCHEMES[scheme]).__name__ for scheme in ("bibert", "q2bert", "binarybert_50")}
     assert names == {"bibert": "bits_plus_float", "q2bert": "q_bert_tables", "binarybert_50": "split_twice"}
+
+
+def test_every_rule_is_told_in_words():
+    sizes = {rule_of(scheme).__name__ for scheme in SCHEMES.values()}
+    assert set(RULES) == sizes | {"flops", "threshold_flops"}
 
 
 def test_the_readings_of_13_4_start_at_12_99_and_three_arrive():
@@ -195,3 +201,9 @@ def test_costs_grow_with_depth_and_length(layers, heads, head_size, intermediate
 def test_an_input_that_the_positions_cannot_hold_is_refused(tokens):
     with pytest.raises(BibertError, match=rf"tokens is {tokens}, but this architecture takes from 1 to 512"):
         flops(BASE, SCHEMES["bibert"], tokens)
+
+
+@pytest.mark.parametrize("count", [size, flops])
+def test_a_scheme_that_keeps_a_structure_is_refused(count):
+    with pytest.raises(SchemeError, match=r"keeps mha and pooler in full precision, which the paper's rules do not"):
+        count(BASE, get_scheme("baseline(kept=mha+pooler)"))

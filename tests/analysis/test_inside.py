@@ -103,9 +103,13 @@ def test_the_weights_of_asym_are_ones_where_they_are_the_larger_of_the_two_value
             assert not bits[~keys].any()
 
 
-def test_activations_of_several_bits_are_refused(student_of):
-    with pytest.raises(SchemeError, match="activations of 8 bits"):
-        load_subject(student_of("ternarybert_2-2-8")).read(TEXTS)
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [("ternarybert_2-2-8", "activations of 8 bits"), ("bibert(kept=mha)", "1 bits and keeps mha")],
+)
+def test_activations_of_several_bits_are_refused(student_of, scheme, message):
+    with pytest.raises(SchemeError, match=message):
+        load_subject(student_of(scheme)).read(TEXTS)
 
 
 def test_weights_of_several_bits_are_left_out(student_of):

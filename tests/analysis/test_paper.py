@@ -7,6 +7,7 @@ import pytest
 
 from bibert.analysis.architecture import ARCHITECTURES
 from bibert.analysis.paper import (
+    BOTTLENECKS,
     GLUE,
     NOTES,
     QUANTILES,
@@ -77,7 +78,7 @@ def test_every_row_names_a_scheme_an_architecture_and_tasks_that_exist(table, ro
 
 
 def test_tables_have_the_rows_and_columns_of_the_paper():
-    assert [len(table.rows) for table in TABLES] == [9, 17, 13, 7, 5, 4]
+    assert [len(table.rows) for table in TABLES] == [9, 17, 13, 7, 5, 4, 10]
     assert tuple(TABLE_2.rows[0].scores) == GLUE
     assert {TASKS[task].key for task in TABLE_3.rows[0].scores} == set(TASKS) - {"mnli", "qqp"}
 
@@ -119,6 +120,27 @@ def test_half_of_the_weights_at_zero_has_one_bit_of_entropy_and_the_best_score()
     assert best.scheme == "baseline_quantile(50)"
     assert best.entropy == Decimal("1.00")
     assert best.scores["stsb"] == TABLE_2.row("baseline_50").scores["stsb"]
+
+
+@pytest.mark.parametrize(
+    ("change", "task", "points"),
+    [
+        ("kept=mha", "sst2", 11.49),
+        ("kept=mha", "qqp", 11.72),
+        ("kept=intermediate", "sst2", 2.19),
+        ("kept=output", "sst2", 5.52),
+        ("kept=pooler", "sst2", 0.82),
+        ("without=hidden", "sst2", -0.11),
+        ("without=hidden", "qqp", -1.62),
+        ("without=mha", "sst2", -4.36),
+        ("without=attention", "sst2", 0.81),
+        ("without=attention", "qqp", 1.10),
+    ],
+)
+def test_bottlenecks_differ_from_the_baseline_as_the_text_says(change, task, points):
+    baseline, row = BOTTLENECKS.row("baseline"), BOTTLENECKS.row(f"baseline({change})")
+    assert row.scores[task] - baseline.scores[task] == pytest.approx(points)
+    assert baseline.scores[task] == TABLE_1.row("baseline").scores[task]
 
 
 def test_the_savings_in_the_abstract_are_ratios_of_printed_figures():

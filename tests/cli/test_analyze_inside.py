@@ -84,7 +84,7 @@ def test_direction_through_training(bibert, new_run, tmp_path, capsys):
     assert facts["direction"]["query"]["matching"][0] == [[0.1, 0.2], [0.3, 0.4]]
 
 
-def test_direction_between_checkpoints(bibert, student, tmp_path, save_untrained, capsys):
+def test_direction_between_checkpoints(bibert, student, tmp_path, capsys):
     from bibert.nn.loading import load_classifier
 
     moved = load_classifier(student)

@@ -101,6 +101,12 @@ def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(student, tmp_pa
     assert "can be packed" in capsys.readouterr().out
 
 
+def test_a_folder_that_keeps_a_structure_in_full_precision_claims_no_packed_size(student, tmp_path, shown):
+    values = shown(changed(student, tmp_path / "kept", scheme="bibert(kept=mha+pooler)"))
+    assert values["can_be_packed"].startswith("no: mha and pooler stay in full precision")
+    assert not {"parts", "bytes", "mib_by_rule", "flops"} & values.keys()
+
+
 def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown):
     folder = changed(student, tmp_path / "bert", scheme=None, model_type="bert")
     (folder / "tokenizer.json").unlink()

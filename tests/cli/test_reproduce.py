@@ -2,7 +2,9 @@
 
 import pytest
 
-from bibert.cli.reproduce import _words
+from bibert.analysis.paper import BOTTLENECKS
+from bibert.cli.reproduce import _schemes_of, _words
+from bibert.nn.schemes import SCHEMES, STRUCTURES
 
 REFUSED = {
     "table": (["--table", "7"], "there is no table '7'"),
@@ -27,4 +29,12 @@ def test_a_scheme_with_changed_fields_is_one_word():
         "bibert",
         "bibert(gain=row,scaled_context=true)",
         "baseline",
+    )
+
+
+def test_the_bottlenecks_are_the_baseline_every_structure_kept_and_every_term_left_out():
+    assert _schemes_of(BOTTLENECKS) == (
+        "baseline",
+        *(f"baseline(kept={structure})" for structure in STRUCTURES),
+        *(f"baseline(without={term})" for term in SCHEMES["baseline"].schedule[0].terms),
     )

@@ -15,9 +15,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bibert.distill.objective import Objective, match_layers
 from bibert.errors import SchemeError
 from bibert.nn.binarization import binarize, calibrate, first_student, split_student
-from bibert.nn.schemes import SCHEMES, Bits, Scheme, Stage, baseline_quantile, get_scheme, half_width_ternary
+from bibert.nn.schemes import (
+    SCHEMES,
+    STRUCTURES,
+    Bits,
+    Scheme,
+    Stage,
+    baseline_quantile,
+    get_scheme,
+    half_width_ternary,
+)
 
 ALL = [*SCHEMES.values(), baseline_quantile(30)]
+PROBES = [get_scheme(f"baseline(kept={structure})") for structure in STRUCTURES]
+PROBES += [get_scheme(f"baseline(without={term})") for term in SCHEMES["baseline"].schedule[0].terms]
 QUANTIZED = [row for row in ALL if row.is_quantized]
 SIGNS = [row for row in ALL if row.activation == "sign"]
 SPLIT = [row for row in ALL if row.split]
@@ -88,7 +99,7 @@ def check(course: Course, stage: Stage) -> None:
     assert still == set()
 
 
-@by_name(ALL)
+@by_name([*ALL, *PROBES])
 def test_the_first_stage_trains_and_reaches_every_parameter(scheme, teacher, batch):
     student = first_student(teacher, scheme)
     calibrate(student, batch)
@@ -271,7 +282,7 @@ def test_only_bibert_and_its_like_are_bitwise_throughout():
     assert [row.name for row in ALL if not row.is_quantized] == ["full_precision"]
 
 
-@by_name(ALL)
+@by_name([*ALL, *PROBES])
 def test_a_scheme_survives_json(scheme):
     assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
     assert get_scheme(scheme.name) == scheme

@@ -53,8 +53,9 @@ def test_attention_of_the_baseline_has_no_entropy_and_bi_attention_has(run_of):
             assert least <= sum(heads) / len(heads) <= most, (scheme, event["step"])
 
 
-def test_a_student_with_several_bits_is_looked_at_for_directions_only(run_of):
-    events = read_json_lines(run_of("ternarybert_2-2-8", probe_every=4) / "probe.jsonl")
+@pytest.mark.parametrize("scheme", ["ternarybert_2-2-8", "bibert(kept=mha)"])
+def test_a_student_with_several_bits_is_looked_at_for_directions_only(run_of, scheme):
+    events = read_json_lines(run_of(scheme, probe_every=4) / "probe.jsonl")
     assert all("entropy" not in event for event in events)
     assert "direction" in events[-1]
 

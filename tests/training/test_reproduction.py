@@ -7,7 +7,8 @@ import pytest
 
 from bibert.analysis.paper import TABLE_1, TABLE_2
 from bibert.errors import CheckpointError, RecipeError, SchemeError
-from bibert.training.reproduced import Cell, load_cells, markdown, printed
+from bibert.nn.loading import load_classifier
+from bibert.training.reproduced import Cell, load_cells, markdown, mean_scores, printed
 from bibert.training.reproduction import Plan, collect, reproduce, write_results
 
 RECIPE = "learning_rate = 1e-3\nepochs = 1\nbatch_size = 16\nmax_length = 16\neval_every = 2\n"
@@ -129,6 +130,20 @@ def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
     cells = reproduce(changed, tmp_path / "runs", quiet)
     assert all(cell.augmented for cell in cells)
     assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
+
+
+def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):
+    schemes = ("baseline", "baseline(kept=mha)", "baseline(without=attention)")
+    cells = reproduce(replace(plan, table="bottlenecks", schemes=schemes, seeds=(1,)), tmp_path / "runs", quiet)
+    assert {cell.scheme for cell in cells} == {"full_precision", *schemes}
+    assert set(mean_scores(cells, "sst2")) == set(schemes)
+    table = (tmp_path / "runs" / "table.md").read_text()
+    assert next(line for line in table.splitlines() if "`baseline(kept=mha)`" in line).endswith("| 89.09 |")
+    kept = load_classifier(tmp_path / "runs" / "sst2" / "baseline(kept=mha)-1" / "model").model
+    assert kept.config.quantization.kept == ("mha",)
+    log = (tmp_path / "runs" / "sst2" / "baseline(without=attention)-1" / "log.jsonl").read_text()
+    assert '"loss_hidden"' in log
+    assert '"loss_attention"' not in log
 
 
 def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table():

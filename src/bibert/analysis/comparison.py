@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from bibert.analysis.architecture import Architecture, name_of
-from bibert.analysis.cost import TOKENS, Flops, Size, flops, size
+from bibert.analysis.cost import TOKENS, Flops, Size, flops, size, threshold_flops
 from bibert.analysis.paper import STRENGTHENED, TABLE_2, Row, Table
-from bibert.nn.schemes import Scheme
+from bibert.nn.schemes import SCHEMES, Scheme
 
 GIGA = 10**9
 
@@ -35,6 +36,15 @@ class Comparison:
     verdict: Verdict
     reason: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "printed": float(self.printed),
+            "ours": self.ours,
+            "verdict": self.verdict.name.lower(),
+            "reason": self.reason,
+        }
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -45,14 +55,39 @@ class Cost:
     printed: Mapping[str, Comparison]
 
 
-# Where a column is printed, and which of our numbers stands beside it.
-COLUMNS: Mapping[str, tuple[Table, Callable[[Size, Flops], float]]] = MappingProxyType(
+class Column(NamedTuple):
+    """A column of costs: where it is printed, by which rule we count it, and what stands beside the printed figure."""
+
+    table: Table
+    rule: Callable[[Size], str]
+    ours: Callable[[Size, Flops], float]
+
+
+# Sizes are those of Table 2, and so are FLOPs: Table 3 repeats them.
+COLUMNS: Mapping[str, Column] = MappingProxyType(
     {
-        "size": (TABLE_2, lambda size, flops: size.mib),  # noqa: ARG005
-        "flops": (TABLE_2, lambda size, flops: flops.total / GIGA),  # noqa: ARG005
-        "extra_flops": (STRENGTHENED, lambda size, flops: flops.threshold / GIGA),  # noqa: ARG005
+        "size": Column(TABLE_2, lambda size: size.rule, lambda size, flops: size.mib),  # noqa: ARG005
+        "flops": Column(TABLE_2, lambda size: flops.__name__, lambda size, flops: flops.total / GIGA),  # noqa: ARG005
+        "extra_flops": Column(
+            STRENGTHENED,
+            lambda size: threshold_flops.__name__,  # noqa: ARG005
+            lambda size, flops: flops.threshold / GIGA,  # noqa: ARG005
+        ),
     }
 )
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a shape: by which rule, what it gives, for which schemes, and what is printed if anything is."""
+
+    column: str
+    rule: str
+    ours: float
+    schemes: tuple[str, ...]
+    printed: Comparison | None
+
+
 FIT_DENSE = "counts TinyBERT's fit_dense layer, which no student uses; with it {mib} MiB, cut off, not rounded"
 THRESHOLD = "weights of 32 bits times values of 1 at one FLOP per multiply-add (0.0755 G); why rows differ is not said"
 RUN_TIME_SCALES = "products are 0.35 G; run-time scales take our count past 0.45; what the paper counts is not said"
@@ -66,11 +101,17 @@ REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
             "bits are 15.85 MiB (embedding and pooler twice), float parts 1.98; what 16.5 leaves out is not said"
         ),
         ("size", "13.4"): (
-            "bits are 12.99 MiB, 14.97 with the float parts the text keeps; 13.4 would fit tables at 8 bits (13.37)"
+            "derivable only by leaving something out: bits are 12.99 MiB, 14.97 with the float parts the text keeps; "
+            "13.4 would fit tables at 8 bits and no other float (13.37)"
         ),
         ("size", "binarybert_50"): "listed like the baseline; as a BinaryBERT it holds the embedding twice",
-        ("size", "6.8"): "bits are 7.93 MiB; 6.8 is about 13.4 x 6/12, as if the embedding shrank with the depth",
-        ("size", "4.4"): "bits are 1.69 MiB; 4.4 is about 13.4 x 4/12, as if only the depth had changed",
+        ("size", "6.8"): (
+            "not derivable: bits alone are 7.93 MiB; 6.8 is 13.4 x 6/12, as if the embedding shrank with the depth"
+        ),
+        ("size", "4.4"): (
+            "not derivable: a file with all scales is 2.53 MiB (bits 1.69); 4.4 is about 13.4 x 4/12, as if only the "
+            "depth had changed"
+        ),
         ("flops", "22.5"): "TinyBERT's count; the products are 22.35 G",
         ("flops", "11.3"): "TinyBERT's count; the products are 11.17 G",
         ("flops", "1.2"): "TinyBERT's count; the products are 1.25 G",
@@ -92,11 +133,28 @@ def cost_of(architecture: Architecture, scheme: Scheme, tokens: int = TOKENS) ->
     """
     ours_size, ours_flops = size(architecture, scheme), flops(architecture, scheme, tokens)
     printed = {}
-    for column, (table, ours) in COLUMNS.items():
-        figure = _printed(table.row(scheme.name, name_of(architecture) or ""), column)
-        if figure is not None and (column == "size" or tokens == TOKENS):
-            printed[column] = compare(column, scheme.name, ours(ours_size, ours_flops), figure)
+    for name, column in COLUMNS.items():
+        figure = _printed(column.table.row(scheme.name, name_of(architecture) or ""), name)
+        if figure is not None and (name == "size" or tokens == TOKENS):
+            printed[name] = compare(name, scheme.name, column.ours(ours_size, ours_flops), figure)
     return Cost(ours_size, ours_flops, MappingProxyType(printed))
+
+
+def figures(architecture: Architecture) -> list[Figure]:
+    """Every number of every scheme on a shape, column by column; schemes with the same number stand together.
+
+    FLOPs are those of the paper's 128 tokens, or of the longest input of a shape that takes fewer.
+    """
+    tokens = min(TOKENS, architecture.positions)
+    schemes: dict[tuple[str, str, float, Comparison | None], list[str]] = {}
+    for scheme in SCHEMES.values():
+        cost = cost_of(architecture, scheme, tokens)
+        for name, column in COLUMNS.items():
+            ours, printed = column.ours(cost.size, cost.flops), cost.printed.get(name)
+            if ours or printed:
+                schemes.setdefault((name, column.rule(cost.size), ours, printed), []).append(scheme.name)
+    found = [Figure(name, rule, ours, tuple(who), printed) for (name, rule, ours, printed), who in schemes.items()]
+    return sorted(found, key=lambda figure: list(COLUMNS).index(figure.column))
 
 
 def _printed(row: Row | None, column: str) -> Decimal | None:

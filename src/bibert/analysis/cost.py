@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from bibert.analysis.architecture import Architecture, count_parameters
-from bibert.errors import BibertError
+from bibert.errors import BibertError, SchemeError
 from bibert.nn.schemes import Scheme
 from bibert.packed.schema import LAYER_SITES
 
@@ -49,15 +49,28 @@ class Size:
 
 
 def size(architecture: Architecture, scheme: Scheme) -> Size:
-    """Bytes of every part by the rule that belongs to the scheme, with the scales beside them."""
+    """Bytes of every part by the rule that belongs to the scheme, with the scales beside them.
+
+    Raises:
+        SchemeError: the scheme keeps a structure in full precision, which no rule of the paper counts.
+    """
+    _refuse_kept(scheme)
     widths = rule_of(scheme)
     counts = asdict(count_parameters(architecture))
     parts = {part: counts[part] * bits / 8 for part, bits in widths(scheme).items() if bits}
     return Size(widths.__name__, MappingProxyType(parts), 4 * count_scales(architecture, scheme))
 
 
+def _refuse_kept(scheme: Scheme) -> None:
+    if scheme.kept:
+        raise SchemeError(
+            f"scheme {scheme.name!r} keeps {' and '.join(scheme.kept)} in full precision, which the paper's rules do "
+            "not count; leave 'kept' out"
+        )
+
+
 def bits_plus_float(scheme: Scheme) -> Widths:
-    """The rule behind the printed 418 and 28.0: quantized parts at their bits, all the rest in float32.
+    """The rule behind the printed 418 and 28.0; `RULES` has it in words.
 
     bytes = (w·(linears + pooler) + e·word + 32·(position + token_type + biases + layer_norms + classifier)) / 8
     """
@@ -74,7 +87,7 @@ def bits_plus_float(scheme: Scheme) -> Widths:
 
 
 def q_bert_tables(scheme: Scheme) -> Widths:
-    """The rule behind the printed 43.0: blocks at their bits, all three embeddings at 8, nothing else.
+    """The rule behind the printed 43.0; `RULES` has it in words.
 
     bytes = (w·linears + 8·(word + position + token_type)) / 8
     """
@@ -91,7 +104,7 @@ def q_bert_tables(scheme: Scheme) -> Widths:
 
 
 def split_twice(scheme: Scheme) -> Widths:
-    """BinaryBERT: `bits_plus_float`, but the word embedding and the pooler exist twice.
+    """BinaryBERT's rule: `bits_plus_float`, but the word embedding and the pooler exist twice.
 
     Ternary weight splitting makes two binary copies of a model of half width. Blocks come out as large as those of
     the full width; the embedding and the pooler, which keep the hidden size, come out twice as large.
@@ -187,7 +200,9 @@ def flops(architecture: Architecture, scheme: Scheme, tokens: int = TOKENS) -> F
 
     Raises:
         BibertError: `tokens` is below 1 or above the positions of the architecture.
+        SchemeError: the scheme keeps a structure in full precision.
     """
+    _refuse_kept(scheme)
     if not 1 <= tokens <= architecture.positions:
         raise BibertError(f"tokens is {tokens}, but this architecture takes from 1 to {architecture.positions}")
     counts = count_parameters(architecture)
@@ -269,6 +284,26 @@ def threshold_flops(architecture: Architecture, scheme: Scheme, tokens: int = TO
     if scheme.attention not in THRESHOLDS_AT_RUN_TIME:
         return 0.0
     return architecture.layers * tokens**2 * architecture.hidden * FLOAT_BITS / WORD_BITS
+
+
+# Each rule in words, by the name of its function.
+RULES: Mapping[str, str] = MappingProxyType(
+    {
+        bits_plus_float.__name__: (
+            "quantized parts at their bits (linears and pooler at W, the word embedding at E of W-E-A), the rest in "
+            "float32"
+        ),
+        q_bert_tables.__name__: "linears at W bits, all three embeddings at 8, nothing else",
+        split_twice.__name__: "the word embedding and the pooler twice, the rest as in bits_plus_float",
+        flops.__name__: (
+            "2 per multiply-add, times m*n/64 for operands of m and n bits, plus float work on single numbers"
+        ),
+        threshold_flops.__name__: (
+            "L*N*N*H*32/64 for a threshold found at run time, on top of flops: attention weights of 32 bits times "
+            "values of 1 bit, one FLOP per multiply-add"
+        ),
+    }
+)
 
 
 def readings_of_13_4(architecture: Architecture, scheme: Scheme) -> Mapping[str, float]:

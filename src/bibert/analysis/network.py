@@ -22,7 +22,7 @@ def inside_of_network(model: BiBertForSequenceClassification, batch: Batch) -> I
     """Let a network read a batch, in eval mode.
 
     Raises:
-        SchemeError: its activations have several bits.
+        SchemeError: some of its activations have several bits.
     """
     return inside_of_trace(model, trace_of(model, {name: torch.from_numpy(array) for name, array in batch.items()}))
 
@@ -42,17 +42,23 @@ def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Ins
     """The inside of a pass that was traced.
 
     Raises:
-        SchemeError: its activations have several bits.
+        SchemeError: some of its activations have several bits.
     """
     scheme = model.config.quantization
-    if scheme.is_quantized and scheme.bits.activation != 1:
+    if scheme.is_quantized and not is_binarized(scheme):
+        kept = f" and keeps {', '.join(scheme.kept)}" if scheme.kept else ""
         raise SchemeError(
-            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits, only single bits can be looked "
-            "at; give a 1-bit student, or a full-precision model"
+            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}, only single bits can be "
+            "looked at; give a 1-bit student, or a full-precision model"
         )
     pairs = zip(model.bert.encoder.layer, trace.layers, strict=True)
     real = trace.mask.cpu().numpy() == 1
     return Inside(real, tuple(_layer(scheme, block, layer, real) for block, layer in pairs))
+
+
+def is_binarized(scheme: Scheme) -> bool:
+    """Whether every activation is a bit."""
+    return scheme.bits.activation == 1 and not scheme.kept
 
 
 def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> LayerInside:

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from bibert.analysis.architecture import CONFIG_NAME, Architecture, count_parameters
 from bibert.analysis.cost import TOKENS, elementwise_flops, product_flops, size
+from bibert.analysis.packed_cost import PACKED_SCHEME
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
-from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+from bibert.nn.schemes import Scheme, get_scheme
 
 if TYPE_CHECKING:
     from bibert.packed.file import PackedModel
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from bibert.packed.schema import PackedConfig
     from bibert.packed.summary import Part, Summary
 
-PACKED_SCHEME = "bibert"  # whatever the scheme was called, this is what a packed file computes
 TOKENIZER_FILE = "tokenizer.json"
 MEGA = 10**6
 RULES = {
@@ -121,6 +121,9 @@ def _folder(folder: Path, tokens: int | None) -> Report:
     scheme = _scheme_of(config, folder)
     about = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits)}
     facts = {**about, "parameters": count_parameters(shape).total}
+    if scheme.kept:
+        reason = f"no: {' and '.join(scheme.kept)} stay in full precision; distill a student of the scheme 'bibert'"
+        return Report({**facts, "can_be_packed": reason})
     if scheme.is_quantized and not scheme.is_bitwise:
         reason = "no: only 1-1-1 with Bi-Attention is computed bit by bit; distill a student of the scheme 'bibert'"
         return Report({**facts, "mib_by_rule": round(size(shape, scheme).mib, 2), "can_be_packed": reason})
@@ -179,7 +182,7 @@ def paper_flops(config: "PackedConfig", summary: "Summary") -> float:
     """FLOPs of one text by the paper's rule: products, and float work on single numbers."""
     # How the heads share the channels matters to a softmax only.
     shape = Architecture(config.layers, config.hidden, 1, config.intermediate)
-    return _product_flops(summary.total) + elementwise_flops(shape, SCHEMES[PACKED_SCHEME], summary.tokens)
+    return _product_flops(summary.total) + elementwise_flops(shape, PACKED_SCHEME, summary.tokens)
 
 
 def _product_flops(part: "Part") -> float:

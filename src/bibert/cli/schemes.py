@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bibert.analysis.architecture import ARCHITECTURES, Architecture, count_parameters, get_architecture, name_of
 from bibert.analysis.comparison import GIGA, Comparison, Cost, cost_of
-from bibert.analysis.cost import MIB, TOKENS
+from bibert.analysis.cost import MIB, RULES, TOKENS
 from bibert.analysis.paper import notes_on
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
 from bibert.nn.schemes import SCHEMES, Scheme, Stage
@@ -172,12 +172,11 @@ def footnotes(lines: list[Line], width: int) -> Table:
 
 
 SIZE_RULE = (
-    "quantized parts at their bits, the rest in float32; Q-BERT and Q2BERT: blocks at 2 bits and embeddings at 8, "
-    "nothing else; BinaryBERT: embedding and pooler twice"
+    f"{RULES['bits_plus_float']} (bits_plus_float); Q-BERT and Q2BERT: {RULES['q_bert_tables']}; "
+    f"BinaryBERT: {RULES['split_twice']}"
 )
 FLOPS_RULE = (
-    "2 per multiply-add, times m*n/64 for operands of m and n bits, plus float work on single numbers; "
-    "+ is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
+    f"{RULES['flops']}; + is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
 )
 
 
@@ -216,15 +215,6 @@ def _line_as_json(line: Line) -> dict[str, Any]:
             "scale_bytes": size.scale_bytes,
         },
         "flops": {"total": flops.total, "products": flops.products, **asdict(flops)},
-        "paper": {column: _comparison_as_json(figure) for column, figure in line.cost.printed.items()},
+        "paper": {column: figure.to_dict() for column, figure in line.cost.printed.items()},
         "notes": [f"{note.table}: {note.text}" for note in notes_on(line.scheme.name)],
-    }
-
-
-def _comparison_as_json(figure: Comparison) -> dict[str, Any]:
-    return {
-        "printed": float(figure.printed),
-        "ours": figure.ours,
-        "verdict": figure.verdict.name.lower(),
-        "reason": figure.reason,
     }

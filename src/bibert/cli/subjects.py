@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from bibert.analysis.subject import Subject
 
 
-def load_subjects(paths: Sequence[Path]) -> "dict[str, Subject]":
-    """Packed files and folders with models, by title."""
+def load_subjects(paths: Sequence[str | Path]) -> "dict[str, Subject]":
+    """Packed files, names on the Hub and folders with models, by title."""
     from bibert.analysis.subject import load_subject, titles
 
-    if any(path.is_dir() for path in paths):
+    if any(Path(path).is_dir() for path in paths):
         require_extra("train", "a look into a model folder")
         from bibert.cli.progress import quiet_libraries
 

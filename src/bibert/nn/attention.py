@@ -31,7 +31,8 @@ class SoftmaxAttention(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        scheme, bits = config.quantization, config.quantization.bits.activation
+        scheme = config.quantization.part("mha")
+        bits = scheme.bits.activation
         self.is_quantized = scheme.is_quantized
         self.query_quantizer = activation_quantizer(scheme.activation, bits)
         self.key_quantizer = activation_quantizer(scheme.activation, bits)
@@ -63,7 +64,7 @@ class BiAttention(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        scheme = config.quantization
+        scheme = config.quantization.part("mha")
         self.binarize = BI_ATTENTION[scheme.attention]
         self.threshold = nn.Parameter(torch.zeros(config.num_attention_heads)) if scheme.score_thresholds else None
 
@@ -83,7 +84,7 @@ class BertSelfAttention(nn.Module):
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         self.heads, self.head_size = config.num_attention_heads, config.head_size
-        inner, scheme = self.heads * self.head_size, config.quantization
+        inner, scheme = self.heads * self.head_size, config.quantization.part("mha")
         self.query = QuantLinear(config.hidden_size, inner, scheme)
         self.key = QuantLinear(config.hidden_size, inner, scheme)
         self.value = QuantLinear(config.hidden_size, inner, scheme)
@@ -118,10 +119,10 @@ class BertSelfOutput(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        inner = config.num_attention_heads * config.head_size
-        self.input_shift = shift("context", inner, config.quantization)
-        self.scaled_context = config.quantization.scaled_context
-        self.dense = QuantLinear(inner, config.hidden_size, config.quantization)
+        inner, scheme = config.num_attention_heads * config.head_size, config.quantization.part("mha")
+        self.input_shift = shift("context", inner, scheme)
+        self.scaled_context = scheme.scaled_context
+        self.dense = QuantLinear(inner, config.hidden_size, scheme)
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 

@@ -55,7 +55,8 @@ class BertEmbeddings(nn.Module):
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
         scheme, channels = config.quantization, config.hidden_size
-        self.word_embeddings = QuantEmbedding(config.vocab_size, channels, scheme, config.pad_token_id)
+        words = scheme.part("embedding")
+        self.word_embeddings = QuantEmbedding(config.vocab_size, channels, words, config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, channels)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, channels)
         self.LayerNorm = layer_norm(channels, config.layer_norm_eps, scheme)
@@ -73,13 +74,13 @@ class BertIntermediate(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        scheme = config.quantization
+        scheme = config.quantization.part("intermediate")
         self.input_shift = shift("ffn_input", config.hidden_size, scheme)
         self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
         # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
         folded = ffn_input_quantizer(config) == "gelu_sign"
-        name = config.hidden_act if scheme.ffn_activation == "gelu" else scheme.ffn_activation
-        self.activation = nn.Identity() if folded else ACT2FN[name]
+        wanted = config.quantization.part("output").ffn_activation  # goes with the quantizer that reads it
+        self.activation = nn.Identity() if folded else ACT2FN[config.hidden_act if wanted == "gelu" else wanted]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, T, intermediate)."""
@@ -88,7 +89,7 @@ class BertIntermediate(nn.Module):
 
 def ffn_input_quantizer(config: BiBertConfig) -> str:
     """The name of the quantizer in front of the second FFN layer."""
-    scheme = config.quantization
+    scheme = config.quantization.part("output")
     name = scheme.ffn_input or scheme.activation
     return "gelu_sign" if name == "sign" and scheme.ffn_activation == "gelu" else name
 
@@ -98,9 +99,9 @@ class BertOutput(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        quantizer = ffn_input_quantizer(config)
-        self.input_shift = shift("ffn_hidden", config.intermediate_size, config.quantization)
-        self.dense = QuantLinear(config.intermediate_size, config.hidden_size, config.quantization, quantizer)
+        scheme, quantizer = config.quantization.part("output"), ffn_input_quantizer(config)
+        self.input_shift = shift("ffn_hidden", config.intermediate_size, scheme)
+        self.dense = QuantLinear(config.intermediate_size, config.hidden_size, scheme, quantizer)
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -138,8 +139,9 @@ class BertPooler(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        self.input_shift = shift("pooler_input", config.hidden_size, config.quantization)
-        self.dense = QuantLinear(config.hidden_size, config.hidden_size, config.quantization)
+        scheme = config.quantization.part("pooler")
+        self.input_shift = shift("pooler_input", config.hidden_size, scheme)
+        self.dense = QuantLinear(config.hidden_size, config.hidden_size, scheme)
         self.activation = nn.Tanh()
         self.is_exact = config.quantization.is_quantized
 

@@ -38,6 +38,7 @@ class Stage:
 
 
 GAINS = ("none", "layer", "row")
+STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 looks at each
 LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
 VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
 DMD = (
@@ -73,6 +74,7 @@ class Scheme:
         score_thresholds: whether Bi-Attention has a learned threshold per head.
         gain: a learned factor of the scale of every weight: `none`, one per `layer`, or one per output `row`.
         scaled_context: whether the gradient window of the context's sign grows with the root of the attended keys.
+        kept: which of `STRUCTURES` stay in full precision, to see what binarizing them costs.
         schedule: the training runs, in order; empty for a model that is not trained here.
     """
 
@@ -91,9 +93,11 @@ class Scheme:
     score_thresholds: bool = False
     gain: str = "none"
     scaled_context: bool = False
+    kept: tuple[str, ...] = ()
     schedule: tuple[Stage, ...] = LABELS_ONLY
 
     def __post_init__(self) -> None:
+        self._check_kept()
         for site in self.thresholds:
             if site not in SITES:
                 raise SchemeError(
@@ -114,6 +118,19 @@ class Scheme:
         if self.quantile is not None and not 0.0 < self.quantile < 1.0:
             raise SchemeError(f"scheme {self.name!r}: quantile is {self.quantile}, must lie between 0 and 1")
 
+    def _check_kept(self) -> None:
+        for structure in self.kept:
+            if structure not in STRUCTURES:
+                raise SchemeError(
+                    f"scheme {self.name!r}: there is no structure {structure!r} to keep; "
+                    f"{did_you_mean(structure, STRUCTURES)}"
+                )
+        if self.kept and self.split:
+            raise SchemeError(
+                f"scheme {self.name!r}: a split student has half of the teacher's width, so it cannot keep "
+                f"{self.kept[0]!r} as it is; keep it in a scheme without split weights"
+            )
+
     @property
     def is_quantized(self) -> bool:
         """Whether any part has fewer than 32 bits."""
@@ -126,11 +143,17 @@ class Scheme:
             self.weight == self.embedding == self.activation == "sign"
             and self.normalizer == "none"
             and self.attention == "bool"
+            and not self.kept
         )
 
+    def part(self, structure: str) -> "Scheme":
+        """What one of `STRUCTURES` is quantized by: this scheme, or `full_precision` if it is kept."""
+        return SCHEMES["full_precision"] if structure in self.kept else self
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for config.json."""
-        return asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
+        """Plain values, for config.json; `kept` only where something is, as versions without it wrote them."""
+        values = asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
+        return values if self.kept else {key: value for key, value in values.items() if key != "kept"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Scheme":
@@ -141,7 +164,7 @@ class Scheme:
                 raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, sorted(known))}")
         plain = dict(values)
         plain["bits"] = Bits(**plain["bits"])
-        plain["thresholds"] = tuple(plain.get("thresholds", ()))
+        plain |= {name: tuple(plain.get(name, ())) for name in CHOICES}
         plain["schedule"] = tuple(Stage(**stage) for stage in plain.get("schedule", ()))
         return cls(**plain)
 
@@ -150,6 +173,7 @@ def _with_plain_terms(stage: Stage) -> Stage:
     return replace(stage, terms=dict(stage.terms))
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})  # some of many
 FULL_BITS = Bits(32, 32, 32)
 ONE_BIT = Bits(1, 1, 1)
 
@@ -266,7 +290,8 @@ def baseline_quantile(percent: float) -> Scheme:
 def get_scheme(name: str) -> Scheme:
     """The row called `name`; `baseline_quantile(p)` works for any percentage p.
 
-    A row with some fields changed is written `bibert(gain=row,thresholds=context+value)`.
+    A row with some fields changed is written `bibert(gain=row,thresholds=context+value)` or `baseline(kept=mha)`; a
+    row whose schedule leaves a loss term out, `baseline(without=attention)`.
 
     Raises:
         SchemeError: there is no such row or field; the message lists what exists.
@@ -281,33 +306,49 @@ def get_scheme(name: str) -> Scheme:
     return SCHEMES[name]
 
 
-def _place(site: str) -> int:
-    return SITES.index(site) if site in SITES else len(SITES)
-
-
 def _variant(name: str, row: Scheme, changes: str) -> Scheme:
     """`row` under a new name, with the fields changed that are written as `key=value,key=value`."""
-    types = {field.name: type(getattr(row, field.name)) for field in fields(row)}
     values: dict[str, Any] = {}
     for change in changes.split(","):
         key, _, text = (part.strip() for part in change.partition("="))
-        if types.get(key) not in _READ_AS:
-            known = [known for known, kind in types.items() if kind in _READ_AS and known != "name"]
-            raise SchemeError(f"scheme {name!r}: {key!r} is not a field to change; {did_you_mean(key, known)}")
-        try:
-            values[key] = _READ_AS[types[key]](text)
-        except KeyError:
-            raise SchemeError(f"scheme {name!r}: {key} is {text!r}, must be true or false") from None
+        if key == "without":
+            values["schedule"] = _without(name, row.schedule, _words(text))
+        else:
+            values[key] = _read(name, row, key, text)
     return replace(row, **{**values, "name": name})
 
 
-_READ_AS: Mapping[type, Any] = MappingProxyType(
-    {
-        str: str,
-        bool: {"true": True, "false": False}.__getitem__,
-        tuple: lambda text: tuple(sorted(filter(None, text.split("+")), key=_place)),
-    }
-)
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split("+") if word.strip()]
+
+
+def _read(name: str, row: Scheme, key: str, text: str) -> Any:
+    """The value of a field as it is written in the name of a variant: a word, true or false, or names with a plus."""
+    kinds = {field.name: type(getattr(row, field.name)) for field in fields(row) if field.name != "name"}
+    if key in CHOICES:
+        order, words = CHOICES[key], dict.fromkeys(_words(text))
+        return tuple(sorted(words, key=lambda word: order.index(word) if word in order else len(order)))
+    if kinds.get(key) is bool:
+        if text not in ("true", "false"):
+            raise SchemeError(f"scheme {name!r}: {key} is {text!r}, must be true or false")
+        return text == "true"
+    if kinds.get(key) is not str:
+        known = ["without", *CHOICES, *(field for field, kind in kinds.items() if kind in (str, bool))]
+        raise SchemeError(f"scheme {name!r}: {key!r} is not a field to change; {did_you_mean(key, known)}")
+    return text
+
+
+def _without(name: str, schedule: tuple[Stage, ...], terms: list[str]) -> tuple[Stage, ...]:
+    """A schedule that leaves some loss terms out."""
+    known = list(dict.fromkeys(term for stage in schedule for term in stage.terms))
+    for term in terms:
+        if term not in known:
+            raise SchemeError(f"scheme {name!r}: no stage has the term {term!r}; {did_you_mean(term, known)}")
+    left = [replace(stage, terms={k: v for k, v in stage.terms.items() if k not in terms}) for stage in schedule]
+    for stage in left:
+        if not stage.terms:
+            raise SchemeError(f"scheme {name!r}: nothing is left to learn from in the stage {stage.name!r}")
+    return tuple(left)
 
 
 def half_width_ternary(scheme: Scheme) -> Scheme:

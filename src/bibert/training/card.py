@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix
 
 from bibert.data.examples import Split
 from bibert.errors import ModelFileError
 from bibert.runtime.classifier import TextClassifier, find_file, load
-from bibert.training.evaluate import score
+from bibert.training.evaluate import confusion, score
 
 BLANK = "–"
 RECIPE_FIRST = ("seed", "epochs", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
@@ -114,9 +113,9 @@ def _row(name: str, bits: str, values: Sequence[float | None]) -> str:
 
 
 def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:
-    counts = confusion_matrix(labels, logits.argmax(axis=-1), labels=range(len(names)))
+    counts = confusion(logits, labels)
     lines = [f"| gold \\ answer | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
-    lines += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in zip(names, counts.tolist(), strict=True)]
+    lines += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in zip(names, counts, strict=True)]
     return "\n".join(lines)
 
 

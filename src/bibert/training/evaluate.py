@@ -53,6 +53,13 @@ def score(logits: npt.NDArray[np.float32], labels: Array, names: Sequence[str]) 
     return {name: METRICS[name](predicted, labels) for name in names}
 
 
+def confusion(logits: npt.NDArray[np.float32], labels: Array | Sequence[float]) -> list[list[int]]:
+    """How often each label was answered for each gold one: rows are gold labels, columns are answers."""
+    counts = scores.confusion_matrix(labels, logits.argmax(axis=-1), labels=range(logits.shape[-1]))
+    table: list[list[int]] = counts.tolist()
+    return table
+
+
 def evaluate(
     classifier: Classifier, split: Split, names: Sequence[str], max_length: int = 128, *, watch: Watch | None = None
 ) -> dict[str, float]:

@@ -47,4 +47,3 @@ class JsonLog(JsonLines):
         """Write one line."""
         if state.is_world_process_zero:
             self.append(state.global_step, logs or {})
-

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bibert.analysis.direction import DirectionProbe
 from bibert.analysis.entropy import entropies
-from bibert.analysis.network import inside_of_trace, trace_of
+from bibert.analysis.network import inside_of_trace, is_binarized, trace_of
 from bibert.data.encoding import Collator, EncodedSplit
 from bibert.distill.objective import match_layers
 from bibert.files import read_json_lines
@@ -67,7 +67,7 @@ class Probe(JsonLines):
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
         seen: dict[str, Any] = {}
-        if model.config.quantization.bits.activation == 1:
+        if is_binarized(model.config.quantization):
             seen["entropy"] = entropies(inside_of_trace(model, trace)).to_dict()
         moved = self.direction(trace)
         if moved is not None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from bibert.analysis.plots.style import COLOURS, LINES
 
 PANEL = (3.1, 2.3)  # inches
-GRID = "#E4E4E4"
+GRID: dict[str, Any] = {"color": "#808080", "alpha": 0.22, "linewidth": 0.7}  # on paper and on a dark page
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *,
 def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize="medium", loc="left")
     axes.set_ylabel(panel.y_label)
-    axes.grid(visible=True, color=GRID, linewidth=0.7)
+    axes.grid(visible=True, **GRID)
     axes.set_axisbelow(True)
     for axis in panel.log:
         axes.set(**{f"{axis}scale": "log"})

@@ -4,7 +4,7 @@ What is drawn is in the other modules of this package.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,15 @@ METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     ".png": {"Software": None},
+}
+
+
+INK = "#010203"  # stands for the colour of the text around a figure that is part of a page
+ON_A_PAGE: dict[Any, Any] = {
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color"), INK),
+    "ytick.color": INK,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    "svg.fonttype": "none",  # text stays text
 }
 
 
@@ -64,3 +73,15 @@ def save_figure(figure: Figure, path: Path) -> Path:
     with write_whole(path, "wb") as file:
         file.write(buffer.getvalue())
     return path
+
+
+def svg_for_page(draw: Callable[[], Figure]) -> str:
+    """Draw a figure as an SVG element whose colours follow the page: its ink, and `--hue-0` and on for `COLOURS`."""
+    buffer = io.StringIO()
+    with styled(), mpl.rc_context(ON_A_PAGE):
+        draw().savefig(buffer, format="svg", metadata=METADATA[".svg"])
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, name in [(INK, "currentColor"), *((c, f"var(--hue-{i})") for i, c in enumerate(COLOURS))]:
+        svg = svg.replace(colour.lower(), name)
+    return svg

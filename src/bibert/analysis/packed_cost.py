@@ -1,0 +1,101 @@
+"""The bytes of a packed file beside what the rule counts for its shape, part by part, and why they differ.
+
+The rule is in `cost`, the tensors of a file in `packed.schema`; here each tensor finds the part it belongs to.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bibert.analysis.architecture import Architecture
+from bibert.analysis.cost import size
+from bibert.errors import BibertError
+from bibert.nn.schemes import SCHEMES
+from bibert.packed.header import Description, encode
+from bibert.packed.schema import TOKENIZER, PackedConfig, tensor_specs
+
+PACKED_SCHEME = SCHEMES["bibert"]  # whatever the scheme was called, this is what a packed file computes
+HEADER = "header"
+# Which part a tensor belongs to, by its name; the first that fits counts.
+PART_OF_TENSOR: Mapping[str, Callable[[str], bool]] = MappingProxyType(
+    {
+        "word": lambda name: name == "embeddings.word.bits",
+        "position": lambda name: name == "embeddings.position",
+        "token_type": lambda name: name == "embeddings.token_type",
+        "pooler": lambda name: name == "pooler.bits",
+        "linears": lambda name: name.endswith(".bits"),
+        "layer_norms": lambda name: "norm." in name,
+        "classifier": lambda name: name.startswith("classifier."),
+        "biases": lambda name: name.endswith(".bias"),
+        "scales": lambda name: name.endswith(".scale"),
+        "thresholds": lambda name: name.endswith("threshold"),
+        TOKENIZER: lambda name: name == TOKENIZER,
+    }
+)
+PADDING = "every row ends at a whole 64-bit word"
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "word": PADDING,
+        "linears": PADDING,
+        "pooler": PADDING,
+        "scales": "a float32 for each output row and each token, which a product needs; the rule forgets them",
+        "thresholds": "learned, one per channel or head, where the scheme has them; the paper has none",
+        TOKENIZER: "the file answers to text, the rule counts the network alone",
+        HEADER: "shape, labels, origin, digest and the place of every tensor",
+    }
+)
+
+
+@dataclass(frozen=True)
+class PartBytes:
+    """Bytes of a part by the rule and in the file, and why they differ if they do."""
+
+    part: str
+    by_rule: float
+    in_file: int
+    reason: str
+
+
+def beside_the_rule(description: Description, tokenizer_bytes: int) -> list[PartBytes]:
+    """Every byte of a packed file in the parts of the rule; after them, what the rule does not count.
+
+    Args:
+        description: what the file says of itself; a `PackedModel` is one.
+        tokenizer_bytes: of the tokenizer in the file.
+
+    Raises:
+        BibertError: the heads do not fill the hidden size; the rule counts no such shape.
+    """
+    by_rule = size(architecture_of(description.config), PACKED_SCHEME).parts
+    in_file = dict.fromkeys(by_rule, 0)
+    for spec in tensor_specs(description.config, tokenizer_bytes):
+        part = next(part for part, holds in PART_OF_TENSOR.items() if holds(spec.name))
+        in_file[part] = in_file.get(part, 0) + spec.nbytes
+    in_file[HEADER] = len(encode(description, tokenizer_bytes))
+    return [
+        PartBytes(part, by_rule.get(part, 0.0), nbytes, REASONS[part] if nbytes != by_rule.get(part, 0.0) else "")
+        for part, nbytes in in_file.items()
+    ]
+
+
+def architecture_of(config: PackedConfig) -> Architecture:
+    """The shape of a packed file in the words of the rules.
+
+    Raises:
+        BibertError: the heads do not fill the hidden size.
+    """
+    if config.inner != config.hidden:
+        raise BibertError(
+            f"{config.heads} heads of {config.head_size} do not fill a hidden size of {config.hidden}; the paper's "
+            "rules count no such shape, bibert inspect does"
+        )
+    return Architecture(
+        config.layers,
+        config.hidden,
+        config.heads,
+        config.intermediate,
+        config.vocabulary,
+        config.positions,
+        config.token_types,
+        config.labels,
+    )

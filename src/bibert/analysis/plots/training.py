@@ -1,0 +1,48 @@
+"""A training as figures: every loss term, the learning rate and the dev metrics, as the log of a run has them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from bibert.analysis.plots.curves import Line, Panel, draw_panels
+
+Events = Sequence[Mapping[str, Any]]
+LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "eval_"
+# What the Trainer measures of itself; not of the model.
+NOT_METRICS = ("_loss", "_runtime", "_per_second")
+
+
+def draw_losses(log: Events) -> Figure:
+    """The loss, each of its terms and the learning rate, a line for each stage."""
+    names = [name for name in _names(log) if name.startswith(LOSS)]
+    panels = [Panel(name.removeprefix(f"{LOSS}_"), _lines(log, name)) for name in [*names, LEARNING_RATE]]
+    return draw_panels(panels, "step")
+
+
+def draw_metrics(log: Events) -> Figure:
+    """Every metric on the dev set, in percent, and its loss."""
+    names = [name for name in _names(log) if name.startswith(METRIC) and not name.endswith(NOT_METRICS)]
+    panels = [Panel(name.removeprefix(METRIC), _lines(log, name, 100), "percent") for name in names]
+    return draw_panels(panels, "step")
+
+
+def has_metrics(log: Events) -> bool:
+    """Whether the dev set was read at least once."""
+    return any(name.startswith(METRIC) and not name.endswith(NOT_METRICS) for name in _names(log))
+
+
+def _names(log: Events) -> list[str]:
+    return list(dict.fromkeys(name for event in log for name in event))
+
+
+def _lines(log: Events, name: str, factor: float = 1) -> list[Line]:
+    lines = []
+    for hue, stage in enumerate(dict.fromkeys(event["stage"] for event in log)):
+        points: dict[int, float] = {}
+        for event in log:
+            if event["stage"] == stage and name in event:
+                points.setdefault(event["step"], factor * event[name])  # at the end the best model is scored again
+        if points:
+            lines.append(Line(stage, list(points), list(points.values()), hue, hue, dots=len(points) <= 24))
+    return lines

@@ -1,0 +1,92 @@
+"""`bibert analyze report`: one page with all that is known of a run or a packed file."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bibert.cli.console import say
+from bibert.cli.options import ScoringOptions, TextOptions, with_option_groups
+from bibert.cli.subjects import load_subjects
+from bibert.errors import DataError, require_extra
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bibert.analysis.pages.report import Findings
+    from bibert.analysis.record import Record
+    from bibert.data.examples import Split
+
+MOST_TEXTS = 32  # of labelled rows that entropies are taken on
+MOST_TOKENS = 128
+
+
+@with_option_groups
+def report(
+    model: Annotated[str, typer.Option("--model", "-m", help="A run folder, finished or not, or a packed file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")],
+    data: ScoringOptions,
+    texts: TextOptions,
+) -> None:
+    """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
+
+    Labelled rows, or --task, add the confusion matrix; they, or texts, add entropies and attention.
+
+    Example: bibert analyze report --model runs/student dev.csv -o report.html
+    """
+    require_extra("plot", "bibert analyze report")
+    if output.suffix != ".html":
+        raise DataError(f"{output}: a page ends in .html, this one in {output.suffix or 'nothing'!r}")
+    from bibert.analysis.pages.render import save_page
+    from bibert.analysis.pages.report import report_page
+    from bibert.analysis.record import load_record
+
+    record = load_record(model)
+    page = report_page(record, _findings(record, data, texts.load()))
+    say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
+
+
+def _findings(record: "Record", data: ScoringOptions, texts: list[str]) -> "Findings":
+    from bibert.analysis.pages.report import Findings
+
+    rows = None if data.data is None and data.task is None else _rows(record, data)
+    read = texts or ([] if rows is None else list(rows.texts[:MOST_TEXTS]))
+    if not read:
+        return Findings()
+    if record.model is None:
+        raise DataError(f"{record.name}: has no model yet; leave the rows and texts out, or wait for its end")
+    found = _inside(record.model, read)
+    if rows is None or len(record.labels) < 2:
+        return found
+    require_extra("train", "a confusion matrix")
+    from bibert.training.evaluate import confusion
+
+    counts = confusion(_logits(record.model, rows), rows.labels)
+    return replace(found, confusion=counts, scored=f"{len(rows):,} rows of {Path(rows.origin).name}")
+
+
+def _rows(record: "Record", data: ScoringOptions) -> "Split":
+    splits, _ = data.load_splits(tuple(record.labels) if len(record.labels) > 1 else ())
+    return next(iter(splits.values()))
+
+
+def _inside(model: Path, texts: list[str]) -> "Findings":
+    from bibert.analysis.attention import attention_map
+    from bibert.analysis.entropy import entropies
+    from bibert.analysis.pages.report import Findings
+
+    [(title, subject)] = load_subjects([model]).items()
+    return Findings(entropies(subject.read(texts).inside), attention_map(subject, title, texts[0]))
+
+
+def _logits(model: Path, rows: "Split") -> "NDArray[np.float32]":
+    if model.is_dir():
+        from bibert.nn.loading import load_classifier
+        from bibert.training.evaluate import predict_logits
+
+        return predict_logits(load_classifier(model), rows, MOST_TOKENS)
+    from bibert.runtime.classifier import load
+
+    return load(model).logits(list(rows.texts), None if rows.pairs is None else list(rows.pairs))

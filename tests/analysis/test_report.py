@@ -1,0 +1,135 @@
+"""The report: what it says of a run and of a packed file, and what it says where something is missing."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
+pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
+
+from bibert.analysis.attention import attention_map
+from bibert.analysis.entropy import entropies
+from bibert.analysis.pages.render import save_page
+from bibert.analysis.pages.report import Findings, report_page
+from bibert.analysis.plots.style import COLOURS, INK
+from bibert.analysis.record import load_record
+from bibert.analysis.subject import load_subject
+from bibert.errors import DataError
+from bibert.nn.schemes import get_scheme
+
+TEXTS = ["a fine film <b>of</b> the year", "dull"]
+SECTIONS = ["Results", "Training", "Data and recipe", "Entropy", "Direction", "Attention", "Cost"]
+EVENTS = [
+    {"stage": "dmd", "step": 2, "loss": 3.0, "loss_prediction": 1.0, "learning_rate": 1e-4},
+    {"stage": "dmd", "step": 4, "loss": 2.0, "loss_prediction": 0.5, "learning_rate": 5e-5},
+    {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.75, "eval_dev_loss": 0.5, "eval_dev_runtime": 1.0},
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[..., Path]) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "student"
+    folder.mkdir()
+    names = {0: "negative", 1: "positive"}
+    save_untrained(folder / "model", TEXTS, scheme="bibert", max_position_embeddings=32, id2label=names)
+    request = {
+        "data": {"name": "<i>made up</i>", "sha256": "0" * 64},
+        "recipe": {"learning_rate": 1e-4, "weights": {"gold": 0.5}, "seed": 42},
+        "scheme": get_scheme("bibert").to_dict(),
+    }
+    notes = {"request": request, "cpu": "a machine", "metrics": {"dev_accuracy": 0.75}}
+    (folder / "run.json").write_text(json.dumps(notes))
+    (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    table = {name: [[0.5, 0.6]] * 2 for name in ("matching", "mismatching", "matching_margin", "mismatching_margin")}
+    heads = {name: [[0.9, 1.0]] * 2 for name in ("query", "key", "value", "attention", "context")}
+    look = {"stage": "dmd", "entropy": {**heads, "ffn_hidden": [0.5, 0.5]}}
+    moved = {"direction": dict.fromkeys(("scores", "query", "key", "value"), table)}
+    lines = [{**look, "step": 0}, {**look, **moved, "step": 2}, {**look, **moved, "step": 4}]
+    (folder / "probe.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def findings(run: Path) -> Findings:
+    """What is measured for a report with labelled rows."""
+    subject = load_subject(run)
+    attention = attention_map(subject, "bibert", TEXTS[0])
+    return Findings(entropies(subject.read(TEXTS).inside), attention, [[3, 1], [0, 4]], "8 rows of dev.tsv")
+
+
+def test_a_record_has_what_a_run_wrote_down(run):
+    record = load_record(run)
+    assert record.scheme == get_scheme("bibert")
+    assert record.labels == ("negative", "positive")
+    assert record.architecture is not None
+    assert record.architecture.layers == 2
+    assert len(record.log) == 3
+    assert record.history is not None
+    assert record.history.moves == [2, 4]
+
+
+def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, browser, tmp_path):
+    page = browser.open(save_page(report_page(load_record(run), findings), tmp_path / "report.html"))
+    assert page.evaluate("[...document.querySelectorAll('h2')].map((title) => title.textContent)") == SECTIONS
+    assert page.evaluate("document.querySelectorAll('figure svg').length") == 6
+    assert page.evaluate("document.querySelectorAll('i, b').length") == 0  # texts of users stay texts
+    cells = page.evaluate("[...document.querySelectorAll('td')].map((cell) => cell.textContent)")
+    assert {"75.00 %", "<i>made up</i>", "gold 0.5", "0.0001"} <= set(cells)
+    assert {"3", "1", "75.0 %", "0", "4", "100.0 %"} <= set(cells)
+    assert page.complaints == []
+    assert page.requests == []
+    page.close()
+
+
+def test_a_report_fits_a_phone_and_follows_the_theme(run, findings, browser, tmp_path):
+    path = save_page(report_page(load_record(run), findings), tmp_path / "report.html")
+    ink = {}
+    for dark in (False, True):
+        page = browser.open(path, width=390, height=844, dark=dark)
+        assert page.evaluate("document.documentElement.scrollWidth <= 390")
+        ink[dark] = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
+        page.close()
+    assert ink[False] != ink[True]
+
+
+def test_no_colour_of_a_figure_is_fixed(run, findings):
+    page = report_page(load_record(run), findings)
+    figures = page[page.index("<figure>") :].lower()
+    for colour in (INK, *COLOURS):
+        assert colour.lower() not in figures
+    assert "var(--hue-0)" in figures
+
+
+def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
+    request = {"data": {"name": "SST-2"}, "recipe": {"seed": 1}}
+    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
+    page = report_page(load_record(tmp_path), Findings())
+    for sentence in ("has not ended", "There is no model yet", "Train with --probe-every", "Give a text"):
+        assert sentence in page
+    assert "full_precision" in page  # a run without a scheme is a teacher's
+
+
+def test_a_packed_file_shows_its_bytes(run, tmp_path):
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    path = tmp_path / "student.bibert"
+    save(pack(load_classifier(run / "model"), max_length=16, about={"recipe": {"seed": 42}}), path)
+    page = report_page(load_record(path), Findings())
+    assert f"{path.stat().st_size:,}" in page
+    assert "has no log" in page
+    assert "recipe" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [("run.json", "{", "not what a training writes"), ("config.json", "{}", "give the run folder around it")],
+)
+def test_what_is_not_a_run_is_refused(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_record(tmp_path)
