@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bibert.cli.options import DataOptions, Json, Output, SchemeName, TrainingOptions, with_option_groups
+from bibert.cli.options import DataOptions, Json, Output, ProbeEvery, SchemeName, TrainingOptions, with_option_groups
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
 
@@ -23,10 +23,7 @@ def distill(
             show_default=False,
         ),
     ] = None,
-    probe_every: Annotated[
-        int,
-        typer.Option(min=0, help="Look into the student every so many steps, for `bibert analyze`; 0 for never."),
-    ] = 0,
+    probe_every: ProbeEvery = 0,
     json: Json = False,
 ) -> None:
     """Binarize a teacher by a scheme and distill it: the student.

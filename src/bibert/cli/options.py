@@ -29,7 +29,10 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A kill
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
 SchemeName = Annotated[
     str,
-    typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or 'baseline_quantile(P)' for any percentage P."),
+    typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or one changed: 'baseline(kept=mha)'."),
+]
+ProbeEvery = Annotated[
+    int, typer.Option(min=0, help="Look into the student every so many steps, for `bibert analyze`; 0 for never.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

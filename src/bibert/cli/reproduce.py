@@ -8,7 +8,7 @@ import typer
 
 from bibert.analysis.paper import Table
 from bibert.cli.console import print_json
-from bibert.cli.options import Json, parse_changes
+from bibert.cli.options import Json, ProbeEvery, parse_changes
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError, require_extra
 from bibert.training.reproduced import TABLES, TEACHER, get_table, markdown
@@ -43,6 +43,7 @@ def reproduce(
     train_file: Annotated[
         str, typer.Option(help="Another training file in each task's folder, such as train_aug.tsv.")
     ] = TRAIN_FILE,
+    probe_every: ProbeEvery = 0,
     collect: Annotated[bool, typer.Option("--collect", help="Train nothing: collect the runs that are there.")] = False,
     json: Json = False,
 ) -> None:
@@ -73,6 +74,7 @@ def reproduce(
             changes=parse_changes(changes or []),
             glue=glue,
             train_file=train_file,
+            probe_every=probe_every,
         )
         cells = run(plan, output, lambda name: [TrainingProgress(name)])
     if not cells:

@@ -49,6 +49,7 @@ class Plan:
         changes: to the students' recipe; the teachers take `max_length` from it.
         glue: the folder of GLUE's TSV files; None for the Hub.
         train_file: another training file in the folder of each task.
+        probe_every: steps between two looks into a student; 0 for none.
     """
 
     table: str
@@ -61,6 +62,7 @@ class Plan:
     changes: dict[str, Any]
     glue: Path | None
     train_file: str = TRAIN_FILE
+    probe_every: int = 0
 
     def students_recipe(self, task: str, seed: int) -> Recipe:
         """The recipe of a student."""
@@ -105,8 +107,15 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
         for scheme in plan.schemes:
             for seed in plan.seeds:
                 folder = output / task / f"{scheme}-{seed}"
-                recipe, callbacks = plan.students_recipe(task, seed), progress(f"{task} {scheme}")
-                distill(teacher / "model", get_scheme(scheme), data, folder, recipe, callbacks=callbacks)
+                distill(
+                    teacher / "model",
+                    get_scheme(scheme),
+                    data,
+                    folder,
+                    plan.students_recipe(task, seed),
+                    probe_every=plan.probe_every,
+                    callbacks=progress(f"{task} {scheme}"),
+                )
                 cells = write_results(output, plan.table)
     return cells
 
