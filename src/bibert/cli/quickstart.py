@@ -32,6 +32,7 @@ def quickstart(
     """
     require_extra("train", "bibert quickstart")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
+    from bibert.rivals.words import accuracy_of_words
     from bibert.training.quickstart import DEV_ROWS, TRAIN_ROWS
     from bibert.training.quickstart import quickstart as run
 
@@ -39,24 +40,20 @@ def quickstart(
     say(f"generating {TRAIN_ROWS} sentences to learn from and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)
-    engine = _engine_accuracy(result)
+    words, engine = accuracy_of_words(result.train, result.dev), _engine_accuracy(result)
     report = _measure(result.packed)
     seconds = time.monotonic() - started
     if json:
-        accuracy = {**_accuracies(result), PACKED: engine}
+        accuracy = {"bag of words": words, "full_precision": result.teacher, **result.students, PACKED: engine}
         print_json(
             {"accuracy": accuracy, "bench": report.to_dict(), "seconds": round(seconds, 1), "folder": str(output)}
         )
         return
-    print_table(_table(result, engine, output))
+    print_table(_table(result, words, engine, output))
     print_table(bench_table(result.packed, report))
     warn_if_busy(report)
     _show_predictions(result)
     say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
-
-
-def _accuracies(result: "Quickstart") -> dict[str, float]:
-    return {"bag of words": result.bag_of_words, "full_precision": result.teacher, **result.students}
 
 
 def _engine_accuracy(result: "Quickstart") -> float:
@@ -88,9 +85,9 @@ def _show_predictions(result: "Quickstart") -> None:
         say(f'bibert predict --model {result.packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
 
 
-def _table(result: "Quickstart", engine: float, output: Path) -> Table:
+def _table(result: "Quickstart", words: float, engine: float, output: Path) -> Table:
     table = Table("model", "bits W-E-A", "attention", "dev accuracy %", "where", title="quickstart")
-    table.add_row("bag of words (TF-IDF)", "", "none", f"{100 * result.bag_of_words:.1f}", "")
+    table.add_row("bag of words (TF-IDF)", "", "none", f"{100 * words:.1f}", "")
     rows = {"full_precision": (result.teacher, "teacher")}
     rows |= {name: (accuracy, name) for name, accuracy in result.students.items()}
     for name, (accuracy, folder) in rows.items():

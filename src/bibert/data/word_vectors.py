@@ -64,7 +64,15 @@ class WordVectors:
 
 
 def load_word_vectors(path: Path, limit: int = FIRST_VECTORS) -> WordVectors:
-    """Read the first `limit` vectors of a file.
+    """The first `limit` vectors of a file, to ask for neighbours; arguments and errors are those of `read_vectors`."""
+    words, vectors = read_vectors(path, limit)
+    if len(words) < 2:
+        raise DataError(f"{path}: has {len(words)} word vectors, at least 2 are needed; is it a GloVe file?")
+    return WordVectors(words, vectors)
+
+
+def read_vectors(path: Path, limit: int = FIRST_VECTORS) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """Read the first `limit` vectors of a file: different words, and a row for each.
 
     Args:
         path: GloVe's text form, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
@@ -83,9 +91,7 @@ def load_word_vectors(path: Path, limit: int = FIRST_VECTORS) -> WordVectors:
     first_row: dict[str, int] = {}
     for row, word in enumerate(words):
         first_row.setdefault(word, row)
-    if len(first_row) < 2:
-        raise DataError(f"{path}: has {len(first_row)} word vectors, at least 2 are needed; is it a GloVe file?")
-    return WordVectors(list(first_row), vectors[list(first_row.values())])
+    return list(first_row), vectors[list(first_row.values())]
 
 
 def _read_text(path: Path, limit: int) -> tuple[list[str], npt.NDArray[np.float32]]:
