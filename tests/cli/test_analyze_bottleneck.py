@@ -57,7 +57,7 @@ def test_json_has_every_change(bibert, results, capsys):
 def test_the_figure_is_drawn(bibert, results, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
     assert bibert("analyze", "bottleneck", results, "-o", tmp_path / "figure.svg") == 0
-    assert "figure.svg is drawn" in capsys.readouterr().err
+    assert "figure.svg: written" in capsys.readouterr().err
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
     assert bibert("analyze", "bottleneck", results, "-o", tmp_path / "figure.jpg") == 2
     assert "a figure ends in" in capsys.readouterr().err

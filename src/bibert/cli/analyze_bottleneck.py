@@ -2,17 +2,21 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from bibert.analysis.bottleneck import BASELINE, DEV_TEXTS, KEPT, WITHOUT, Difference, Effect, effects
 from bibert.analysis.paper import BOTTLENECKS
-from bibert.cli.console import print_json, print_table, say
+from bibert.cli.console import print_json, print_table
+from bibert.cli.figures import FigureFile, check_figure, save_drawn
 from bibert.cli.options import Json
 from bibert.data.glue import TASKS
-from bibert.errors import DataError, require_extra
+from bibert.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WORDS = {KEPT: "in full precision", WITHOUT: "not distilled"}
 NOTE = (
@@ -23,24 +27,17 @@ NOTE = (
 
 def bottleneck(
     results: Annotated[Path, typer.Argument(help="results.json of `bibert reproduce --table bottlenecks`.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also draw it: .svg, .pdf or .png.", show_default=False)
-    ] = None,
+    output: FigureFile = None,
     json: Json = False,
 ) -> None:
     """Show what keeping one structure in full precision, or dropping one loss term, does to the baseline.
 
     Example: bibert analyze bottleneck runs/bottlenecks/results.json -o bottlenecks.svg
     """
-    if output is not None:
-        require_extra("plot", "--output")
-        from bibert.analysis.plots.style import check_path
-
-        check_path(output)
+    check_figure(output)
     scores = _scores(results)
     found = {task: effects(task, ours) for task, ours in scores.items()}
-    if output is not None:
-        _draw(found, output)
+    save_drawn(lambda: _drawn(found), output)
     if json:
         print_json({task: _as_json(task, scores[task], lines) for task, lines in found.items()})
         return
@@ -67,12 +64,10 @@ def _has_changes(ours: dict[str, float]) -> bool:
     return any(scheme.startswith(f"{BASELINE}(") for scheme in ours)
 
 
-def _draw(found: dict[str, list[Effect]], path: Path) -> None:
+def _drawn(found: dict[str, list[Effect]]) -> "Figure":
     from bibert.analysis.plots.bottleneck import draw_bottlenecks
-    from bibert.analysis.plots.style import save_figure
 
-    save_figure(draw_bottlenecks({TASKS[task].name: lines for task, lines in found.items()}), path)
-    say(f"{path} is drawn")
+    return draw_bottlenecks({TASKS[task].name: lines for task, lines in found.items()})
 
 
 def _table(task: str, baseline: float, lines: list[Effect]) -> Table:
