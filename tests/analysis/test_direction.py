@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from bibert.analysis.direction import THINGS, DirectionProbe, movement
+from bibert.analysis.direction import DirectionProbe, movement
+from bibert.analysis.movement import THINGS, distilled_by, mean_margin
 from bibert.distill.objective import LayerMatch
 from bibert.nn.functional import HeadLevels
+from bibert.nn.schemes import get_scheme
 from bibert.nn.trace import LayerTrace, Trace
 
 ONE_TO_ONE = LayerMatch(1, None)
@@ -108,3 +110,23 @@ def test_a_deeper_teacher_asks_by_the_last_layer_of_each_block(mask):
     probe(trace_of(1, mask))
     goal = Trace(mask, layers=[teacher.layers[1], teacher.layers[3]])
     np.testing.assert_allclose(probe(goal)["scores"].matching, 1)
+
+
+def test_heads_weigh_by_their_steps_in_a_mean_step():
+    share, margin = np.array([[0.5, 0.0], [0.1, 0.4]]), np.array([[0.4, 0.0], [1.0, 0.2]])
+    assert mean_margin(share, margin) == pytest.approx((0.5 * 0.4 + 0.1 * 1.0 + 0.4 * 0.2) / 1.0)
+    assert mean_margin(np.stack([share, share]), np.stack([margin, 0 * margin])).tolist() == pytest.approx([0.38, 0])
+    assert mean_margin(np.zeros((2, 2)), np.zeros((2, 2))) == 0
+
+
+@pytest.mark.parametrize(
+    ("scheme", "things"),
+    [
+        ("baseline", ["scores"]),
+        ("bibert", ["query", "key", "value"]),
+        ("q_bert", []),
+        ("baseline(without=attention)", []),
+    ],
+)
+def test_a_scheme_says_what_it_distills(scheme, things):
+    assert distilled_by(get_scheme(scheme)) == things

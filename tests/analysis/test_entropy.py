@@ -1,5 +1,7 @@
 """Entropies: counted by hand on made-up bits, 0 for a binarized softmax, high where Bi-Attention is."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -42,7 +44,7 @@ def inside() -> Inside:
 
 
 def test_every_entropy_is_that_of_the_share_of_ones_without_padding(inside):
-    found = entropies(inside)
+    found = entropies([inside])
     for index, layer in enumerate(inside.layers):
         for head in range(HEADS_OF_A_LAYER):
             kept = np.concatenate([layer.query[0, head].ravel(), layer.query[1, head, :2].ravel()])
@@ -59,18 +61,28 @@ def test_every_entropy_is_that_of_the_share_of_ones_without_padding(inside):
 
 
 def test_what_stands_in_the_padding_does_not_count(inside):
-    before = entropies(inside).to_dict()
+    before = entropies([inside]).to_dict()
     for layer in inside.layers:
         for name in ("query", "key", "value", "context"):
             getattr(layer, name)[1, :, 2] ^= True
         layer.attended[1, :, 2, :] ^= True
         layer.attended[1, :, :, 2] ^= True
         layer.ffn_hidden[1, 2] ^= True
-    assert entropies(inside).to_dict() == before
+    assert entropies([inside]).to_dict() == before
+
+
+def test_batches_count_together(inside):
+    halves = [Inside(inside.real[rows], tuple(_rows_of(layer, rows) for layer in inside.layers)) for rows in ([0], [1])]
+    assert entropies(halves).to_dict() == entropies([inside]).to_dict()
+
+
+def _rows_of(layer: LayerInside, rows: list[int]) -> LayerInside:
+    texts = {field.name: getattr(layer, field.name)[rows] for field in fields(layer) if field.name != "weights"}
+    return LayerInside(**texts, weights=layer.weights)
 
 
 def test_the_names_are_those_of_heads_and_layers(inside):
-    found = entropies(inside)
+    found = entropies([inside])
     assert set(found.heads) == {*HEADS, *map(weight_of, HEAD_WEIGHTS)}
     assert set(found.layers) == {"ffn_hidden", "weight of intermediate", "weight of output"}
     assert all(table.shape == (2,) for table in found.by_layer().values())
@@ -93,6 +105,6 @@ def random_networks():
         config = BiBertConfig(vocab_size=100, **shape, scheme=scheme, initializer_range=0.2)
         ids = np.random.default_rng(0).integers(0, 100, (8, 20))
         batch = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        return entropies(inside_of_network(BiBertForSequenceClassification(config), batch))
+        return entropies([inside_of_network(BiBertForSequenceClassification(config), batch)])
 
     return take

@@ -73,10 +73,11 @@ def test_a_file_and_a_folder_read_texts_alike(student_of, tmp_path):
     folder = student_of("bibert")
     path = tmp_path / "model.bibert"
     file.save(pack(load_classifier(folder), max_length=32), path)
-    mine, other = load_subject(path).read(TEXTS), load_subject(folder).read(TEXTS)
-    assert mine.tokens == other.tokens
-    assert mine.tokens[1] == ("[CLS]", "dull", "[SEP]")
-    assert_same(mine.inside, other.inside)
+    mine, other = load_subject(path), load_subject(folder)
+    assert mine.read("dull").tokens == other.read("dull").tokens == ("[CLS]", "dull", "[SEP]")
+    assert mine.read(("dull", "a film")).tokens == other.read(("dull", "a film")).tokens
+    for ours, theirs in zip(mine.insides(TEXTS), other.insides(TEXTS), strict=True):
+        assert_same(ours, theirs)
     assert load_subject(path).scheme == load_subject(folder).scheme == "bibert"
 
 
@@ -85,7 +86,7 @@ def test_a_run_folder_stands_for_the_model_in_it(folder):
 
 
 def test_a_float_model_is_seen_as_its_signs(folder):
-    inside = load_subject(folder).read(TEXTS).inside
+    [inside] = load_subject(folder).insides(TEXTS)
     layer, real = inside.layers[0], inside.real
     np.testing.assert_allclose(layer.attention.sum(axis=-1).swapaxes(1, 2)[real], 1, atol=1e-6)
     pairs = np.broadcast_to(real[:, None, None, :], layer.attended.shape)
@@ -94,7 +95,7 @@ def test_a_float_model_is_seen_as_its_signs(folder):
 
 
 def test_the_weights_of_asym_are_ones_where_they_are_the_larger_of_the_two_values(student_of):
-    inside = load_subject(student_of("baseline_asym")).read(TEXTS).inside
+    [inside] = load_subject(student_of("baseline_asym")).insides(TEXTS)
     for layer in inside.layers:
         for text, head, query in np.argwhere(np.broadcast_to(inside.real[:, None], layer.attended.shape[:3])):
             row, bits = layer.attention[text, head, query], layer.attended[text, head, query]
@@ -109,13 +110,23 @@ def test_the_weights_of_asym_are_ones_where_they_are_the_larger_of_the_two_value
 )
 def test_activations_of_several_bits_are_refused(student_of, scheme, message):
     with pytest.raises(SchemeError, match=message):
-        load_subject(student_of(scheme)).read(TEXTS)
+        load_subject(student_of(scheme)).read("dull")
 
 
-def test_weights_of_several_bits_are_left_out(student_of):
-    assert not load_subject(student_of("ternarybert_2-2-1")).read(TEXTS).inside.layers[0].weights
+@pytest.mark.parametrize("scheme", ["ternarybert_2-2-1", "binarybert_1-1-1"])
+def test_weights_of_several_bits_or_of_two_parts_are_left_out(student_of, scheme):
+    assert not load_subject(student_of(scheme)).read("dull").inside.layers[0].weights
+
+
+def test_texts_are_read_some_at_a_time(folder):
+    sizes = [len(inside.real) for inside in load_subject(folder).insides(["dull"] * 70)]
+    assert sizes == [32, 32, 6]
+
+
+def test_a_folder_cuts_where_it_is_told(folder):
+    assert len(load_subject(folder, max_length=5).read(TEXTS[2]).tokens) == 5
 
 
 def test_no_text_is_refused(folder):
     with pytest.raises(DataError, match="at least one"):
-        load_subject(folder).read([])
+        next(load_subject(folder).insides([]))

@@ -57,7 +57,7 @@ def findings(run: Path) -> Findings:
     """What is measured for a report with labelled rows."""
     subject = load_subject(run)
     attention = attention_map(subject, "bibert", TEXTS[0])
-    return Findings(entropies(subject.read(TEXTS).inside), attention, [[3, 1], [0, 4]], "8 rows of dev.tsv")
+    return Findings(entropies(subject.insides(TEXTS)), attention, [[3, 1], [0, 4]], "8 rows of dev.tsv")
 
 
 def test_a_record_has_what_a_run_wrote_down(run):
@@ -107,7 +107,8 @@ def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
     request = {"data": {"name": "SST-2"}, "recipe": {"seed": 1}}
     (tmp_path / "run.json").write_text(json.dumps({"request": request}))
     page = report_page(load_record(tmp_path), Findings())
-    for sentence in ("has not ended", "There is no model yet", "Train with --probe-every", "Give a text"):
+    missing = ("has not ended", "Nothing is logged yet", "There is no model yet", "with --probe-every", "A text shows")
+    for sentence in missing:
         assert sentence in page
     assert "full_precision" in page  # a run without a scheme is a teacher's
 
@@ -121,8 +122,28 @@ def test_a_packed_file_shows_its_bytes(run, tmp_path):
     save(pack(load_classifier(run / "model"), max_length=16, about={"recipe": {"seed": 42}}), path)
     page = report_page(load_record(path), Findings())
     assert f"{path.stat().st_size:,}" in page
-    assert "has no log" in page
-    assert "recipe" in page
+    for sentence in ("has no log", "recipe", "does not say how good it was"):
+        assert sentence in page
+    assert "has not ended" not in page
+
+
+def test_a_student_of_several_bits_says_why_nothing_is_seen(run, tmp_path):
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["scheme"] = get_scheme("baseline(kept=mha)").to_dict()
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    record = load_record(tmp_path)
+    assert not record.has_bits
+    assert report_page(record, Findings()).count("Only single bits can be looked at") == 2
+
+
+def test_every_stage_of_a_training_has_its_line(run, tmp_path):
+    notes = json.loads((run / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    events = [{**event, "stage": stage} for stage in ("first", "second") for event in EVENTS]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = report_page(load_record(tmp_path), Findings())
+    assert ">first<" in page
+    assert ">second<" in page
 
 
 @pytest.mark.parametrize(

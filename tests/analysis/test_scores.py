@@ -1,4 +1,4 @@
-"""Scores from the bits of queries and keys: counted one by one, and those of the trace of a network."""
+"""Scores from the bits of queries and keys, counted one by one."""
 
 import numpy as np
 
@@ -19,7 +19,8 @@ def test_scores_are_counted_without_padding():
                 for j in range(tokens):
                     same = int((query[text, head, i] == key[text, head, j]).sum())
                     found[2 * same - 5] = found.get(2 * same - 5, 0) + 1
-    shares = score_shares(Inside(real, (layer,)))
+    shares = score_shares([Inside(real, (layer,))])
     assert shares.shape == (1, 6)
     expected = [found.get(score, 0) / sum(found.values()) for score in range(-5, 6, 2)]
     np.testing.assert_allclose(shares[0], expected)
+    np.testing.assert_allclose(score_shares([Inside(real, (layer,))] * 2), shares)

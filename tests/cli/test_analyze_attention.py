@@ -1,5 +1,7 @@
 """`bibert analyze attention` on the command line: which files it writes and what it refuses."""
 
+import re
+
 import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
@@ -28,7 +30,7 @@ def test_a_page_and_figures_of_a_folder_and_its_packed_file(analyze, student, pa
     assert code == 0, said
     for path in outputs:
         assert path.read_bytes().startswith(MAGIC[path.suffix])
-        assert f"{path.name}: {student.name}, {packed_file.name}; " in said
+        assert f"{path.name}: written" in said
 
 
 def test_both_views_and_their_options(analyze, packed_file, tmp_path):
@@ -40,11 +42,15 @@ def test_both_views_and_their_options(analyze, packed_file, tmp_path):
     assert '"head": 1, "layer": 1' in page.read_text("utf-8")
 
 
+def tokens(said):
+    return int(re.search(r"bibert: (\d+) tokens", said)[1])
+
+
 def test_a_pair_of_texts_is_read_as_one(analyze, packed_file, tmp_path):
     code, said = analyze(packed_file, "-t", TEXT, "--pair", "a film", "-o", tmp_path / "pair.html")
     assert code == 0
     alone = analyze(packed_file, "-t", TEXT, "-o", tmp_path / "alone.html")[1]
-    assert int(said.split()[-2]) > int(alone.split()[-2])
+    assert tokens(said) > tokens(alone)
 
 
 @pytest.mark.parametrize(

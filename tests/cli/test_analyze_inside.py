@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
 SITES = ("query", "key", "value", "attention", "context")
@@ -78,27 +80,47 @@ def test_direction_through_training(bibert, new_run, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "a: percent" in shown  # two runs of a scheme are told apart by their folders
     assert "25.0 / 27.5" in shown
+    assert "query *" in shown
+    assert "0.45 towards, 0.64 away" in shown.replace("\n", " ")
     assert bibert("analyze", "direction", runs[0], "--json") == 0
     facts = json.loads(capsys.readouterr().out)["bibert"]
     assert facts["steps"][0] == 50
     assert facts["direction"]["query"]["matching"][0] == [[0.1, 0.2], [0.3, 0.4]]
 
 
-def test_direction_between_checkpoints(bibert, student, tmp_path, capsys):
+def test_one_head_of_a_run(bibert, new_run, capsys):
+    run = new_run("a", "baseline", 0.25)
+    assert bibert("analyze", "direction", run, "--layer", 1, "--head", 0, "--json") == 0
+    [facts] = json.loads(capsys.readouterr().out).values()
+    assert facts["direction"]["query"]["matching"][0] == [[0.3]]
+    assert bibert("analyze", "entropy", run, "--layer", 1, "--head", 1, "--json") == 0
+    [facts] = json.loads(capsys.readouterr().out).values()
+    assert facts["entropy"]["query"][0] == [[0.9]]
+    assert facts["entropy"]["ffn_hidden"][0] == [0.6]
+    assert bibert("analyze", "entropy", run, "--layer", 2, "--head", 0) == 2
+    assert "layers are 0 to 1" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_student_that_becomes_its_teacher_moves_towards_it(bibert, student, tmp_path, capsys):
     from bibert.nn.loading import load_classifier
 
-    moved = load_classifier(student)
-    for parameter in moved.model.parameters():
-        parameter.data += 0.01 * parameter.data.sign()
-    later = tmp_path / "checkpoint-20"
-    moved.model.save_pretrained(later)
-    moved.tokenizer.save_pretrained(later)
-    words = ("--teacher", student, "--text", "a fine film", "--json")
-    assert bibert("analyze", "direction", student, later, *words) == 0
+    for step, size in (("checkpoint-10", 0.05), ("checkpoint-20", 0.0)):
+        model = load_classifier(student)
+        torch.manual_seed(1)
+        for parameter in model.model.parameters():
+            parameter.data += size * torch.randn_like(parameter)
+        model.model.save_pretrained(tmp_path / step)
+        model.tokenizer.save_pretrained(tmp_path / step)
+    first, last = tmp_path / "checkpoint-10", tmp_path / "checkpoint-20"
+    words = ("--teacher", student, "--text", "a fine film", "--text", "dull\tlong", "--json")
+    assert bibert("analyze", "direction", first, last, *words) == 0
     facts = json.loads(capsys.readouterr().out)["checkpoints"]
-    assert facts["steps"] == [1]
-    # The student starts as its own teacher: there is nothing that it was asked for.
-    assert facts["direction"]["query"]["matching"] == [[[0.0, 0.0], [0.0, 0.0]]]
+    assert facts["steps"] == [20]
+    for thing in ("query", "key", "value"):
+        assert np.array(facts["direction"][thing]["matching"]) == pytest.approx(1, abs=1e-3)
+        assert not np.any(facts["direction"][thing]["mismatching"])
+    assert bibert("analyze", "direction", last, first, *words) == 2
+    assert "in the order of the training" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +132,9 @@ def test_direction_between_checkpoints(bibert, student, tmp_path, capsys):
         ("direction", ["one", "--text", "a", "--teacher", "t"], "needs two or more"),
         ("entropy", ["missing", "--texts", "none.txt"], "cannot be read as text"),
         ("entropy", ["missing", "-o", "figure.jpg"], "ends in .svg, .pdf, .png"),
+        ("entropy", ["missing", "--site", "attention"], "--site goes with the tables of models"),
+        ("entropy", ["missing", "--text", "a", "--layer", "0", "--head", "0"], "go with runs"),
+        ("direction", ["missing", "--layer", "0"], "has no probe.jsonl"),
     ],
 )
 def test_bad_requests_are_named(bibert, command, words, message, capsys):

@@ -25,7 +25,38 @@ def test_a_report_of_a_file_with_labelled_rows(bibert, packed_file, rows, tmp_pa
 def test_a_report_without_rows_says_how_to_get_more(bibert, packed_file, tmp_path):
     page = tmp_path / "report.html"
     assert bibert("analyze", "report", "-m", packed_file, "-o", page) == 0
-    assert "for a confusion matrix" in page.read_text()
+    assert "add a confusion matrix" in page.read_text()
+
+
+def test_both_texts_of_a_pair_are_read(bibert, packed_file, tmp_path):
+    rows, page = tmp_path / "pairs.csv", tmp_path / "report.html"
+    rows.write_text("text,text2,label\na fine film,two hours,positive\ndull,long,negative\n")
+    words = ("--text-column", "text", "--pair-column", "text2")
+    assert bibert("analyze", "report", "-m", packed_file, rows, *words, "-o", page) == 0
+    assert "hours [SEP]" in page.read_text()
+
+
+def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bibert, student, rows, tmp_path):
+    import json
+    import shutil
+
+    from bibert.nn.binarization import binarize
+    from bibert.nn.loading import load_classifier
+
+    run, page = tmp_path / "run", tmp_path / "report.html"
+    classifier = load_classifier(student)
+    start = load_classifier(student, overrides={"scheme": "full_precision"})
+    binarize(start.model, "ternarybert_2-2-8").save_pretrained(run / "model")
+    classifier.tokenizer.save_pretrained(run / "model")
+    scheme = json.loads((run / "model" / "config.json").read_text())["scheme"]
+    request = {"data": {"name": "reviews"}, "recipe": {"max_length": 16}, "scheme": scheme}
+    (run / "run.json").write_text(json.dumps({"request": request}))
+    assert bibert("analyze", "report", "-m", run, rows, "-o", page) == 0
+    text = page.read_text()
+    assert "Confusion counted on 2 rows" in text
+    assert "Only single bits can be looked at" in text
+    shutil.rmtree(run / "model")
+    assert bibert("analyze", "report", "-m", run, rows, "-o", page) == 2
 
 
 @pytest.mark.parametrize(

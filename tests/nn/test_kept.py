@@ -143,6 +143,7 @@ WRONG = {
     "baseline(schedule=mha)": "'schedule' is not a field to change",
     "baseline(without=atention)": "no stage has the term 'atention'; did you mean 'attention'",
     "bibert(without=attention)": "no stage has the term 'attention'",
+    "baseline(without=)": "says without what?",
     "binarybert_1-1-1(without=prediction)": "nothing is left to learn from in the stage 'ternary-logits'",
 }
 
@@ -158,5 +159,7 @@ def test_a_term_that_is_left_out_is_gone_from_the_schedule_and_nothing_else_chan
     assert [dict(stage.terms) for stage in scheme.schedule] == [{"mha": 1.0, "hidden": 1.0, "prediction": 1.0}]
     assert scheme.to_dict() | {"name": "baseline", "schedule": None} == baseline.to_dict() | {"schedule": None}
     assert Scheme.from_dict(scheme.to_dict()) == scheme
+    twice = get_scheme("baseline(without=mha,without=hidden)")
+    assert twice.schedule == get_scheme("baseline(without=hidden+mha)").schedule
     both = get_scheme("baseline(kept=mha,without=hidden+mha)")
     assert set(both.schedule[0].terms) == {"attention", "prediction"}

@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bibert.data.encoding import EncodedSplit
 from bibert.data.examples import TextData
 from bibert.errors import BibertError
 from bibert.files import read_json_lines
+from bibert.training import distiller
 from bibert.training.distiller import distill
 from bibert.training.log import JsonLog
+from bibert.training.probe import probe_batch
 from bibert.training.recipe import Recipe
 
 RECIPE = Recipe(learning_rate=5e-3, epochs=1, batch_size=8, max_length=16, eval_every=4, log_every=2, max_steps=8)
@@ -72,5 +76,31 @@ def test_a_run_that_goes_on_has_every_look_once(tmp_path, teacher, data, monkeyp
     assert [event["step"] for event in read_json_lines(tmp_path / "probe.jsonl")] == [0, 3, 6]
     distill(teacher, "bibert", data, tmp_path, RECIPE, probe_every=3)
     events = read_json_lines(tmp_path / "probe.jsonl")
-    assert [event["step"] for event in events] == [0, 3, 4, 6]  # it goes on from the checkpoint at 4
+    assert [event["step"] for event in events] == [0, 3, 6]  # it goes on from the checkpoint at 4
+    assert ["direction" in event for event in events] == [False, True, False]  # from 4 to 6 is not a whole interval
     assert weights_of(tmp_path / "model") == weights_of(run_of("bibert") / "model")
+
+
+def test_a_run_killed_at_its_end_gets_no_look_at_another_model(tmp_path, teacher, data, monkeypatch):
+    def fail(*_: object) -> None:
+        raise BibertError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(distiller, "finish", fail)
+        with pytest.raises(BibertError, match="stopped"):
+            distill(teacher, "bibert", data, tmp_path, RECIPE, probe_every=5)
+    before = (tmp_path / "probe.jsonl").read_text()
+    distill(teacher, "bibert", data, tmp_path, RECIPE, probe_every=5)
+    assert (tmp_path / "probe.jsonl").read_text() == before
+
+
+def test_the_probe_batch_has_texts_from_all_over_and_a_moderate_length():
+    lengths = np.full(100, 80)
+    ids = np.repeat(np.arange(100, dtype=np.int32), 80)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    split = EncodedSplit(ids, np.zeros_like(ids, dtype=np.int8), offsets, np.zeros(100, np.int64), 0)
+    batch = probe_batch(split, 0)
+    assert batch["input_ids"].shape == (32, 64)
+    assert batch["input_ids"][0, 0] == 0
+    assert batch["input_ids"][-1, 0] == 99
+    assert "labels" not in batch

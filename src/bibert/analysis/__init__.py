@@ -1,1 +1,1 @@
-"""What the paper says about a scheme and what arithmetic says: printed figures, sizes and FLOPs; no torch here."""
+"""The paper's analysis: what it prints, what arithmetic says, and what is inside a model."""

@@ -89,13 +89,11 @@ def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[Attention
 
 def attention_map(subject: Subject, title: str, row: Row) -> AttentionMap:
     """The attention of one model on a text, or pair of texts."""
-    reading = subject.read([row])
+    reading = subject.read(row)
     weights, bits = _weights(reading.inside), _bits(reading.inside)
     # All bits of a softmax are 1 while its weights differ: that is a model whose attention has no bits.
     is_bits = bool(not bits.all() or (weights == 1).all())
-    return AttentionMap(
-        title, subject.scheme, reading.tokens[0], bits.astype(np.float32) if is_bits else weights, is_bits
-    )
+    return AttentionMap(title, subject.scheme, reading.tokens, bits.astype(np.float32) if is_bits else weights, is_bits)
 
 
 def _weights(inside: Inside) -> Floats:

@@ -4,9 +4,10 @@ The entropy is that of one bit drawn from all bits of a tensor, padding left out
 all are equal. Where the bits come from is `inside`; through training they are logged by `training.probe`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,13 @@ LAYER_WEIGHTS = ("intermediate", "output")
 
 Floats = NDArray[np.float64]
 _entropy_of_share = np.vectorize(binary_entropy, otypes=[np.float64])
+
+
+class Tally(NamedTuple):
+    """Bits that are 1, and all bits."""
+
+    ones: Any
+    total: Any
 
 
 @dataclass(frozen=True)
@@ -45,10 +53,18 @@ class Entropies:
         return {name: np.round(table, 4).tolist() for name, table in tables}
 
 
-def entropies(inside: Inside) -> Entropies:
-    """The entropy of every binarized tensor of a pass."""
-    shares = [_shares(layer, inside.real, inside.heads) for layer in inside.layers]
-    tables = {name: _entropy_of_share(np.array([layer[name] for layer in shares])) for name in shares[0]}
+def entropies(insides: Iterable[Inside]) -> Entropies:
+    """The entropy of every binarized tensor of a model, of all bits of the batches that it read together."""
+    tallies: list[dict[str, Tally]] = []
+    for inside in insides:
+        found = [_tally(layer, inside.real, inside.heads) for layer in inside.layers]
+        tallies = found if not tallies else [_added(*both) for both in zip(tallies, found, strict=True)]
+    shares = [{name: ones / total for name, (ones, total) in layer.items()} for layer in tallies]
+    weights = [_shares_of_weights(layer.weights, inside.heads) for layer in inside.layers]
+    tables = {
+        name: _entropy_of_share(np.array([{**bits, **more}[name] for bits, more in zip(shares, weights, strict=True)]))
+        for name in (*shares[0], *weights[0])
+    }
     return Entropies(
         heads={name: table for name, table in tables.items() if table.ndim == 2},
         layers={name: table for name, table in tables.items() if table.ndim == 1},
@@ -60,23 +76,33 @@ def weight_of(matrix: str) -> str:
     return f"weight of {matrix}"
 
 
-def _shares(layer: LayerInside, real: Flags, heads: int) -> dict[str, Floats]:
-    """How many bits are 1: (heads,) or a number for each tensor of a layer."""
+def _tally(layer: LayerInside, real: Flags, heads: int) -> dict[str, Tally]:
+    """How many bits of each activation of a layer are 1, of how many; by head, (heads,), where heads have them."""
     tokens = np.broadcast_to(real[:, None, :], (len(real), heads, real.shape[1]))
     pairs = tokens[..., None] & real[:, None, None, :]
-    shares = {name: _share_of_tokens(getattr(layer, name), tokens) for name in HEADS if name != "attention"}
-    shares["attention"] = (layer.attended & pairs).sum(axis=(0, 2, 3)) / pairs.sum(axis=(0, 2, 3))
-    shares["ffn_hidden"] = layer.ffn_hidden[real].mean(dtype=np.float64)
-    if not layer.weights:
-        return shares
+    found = {name: _tally_of_tokens(getattr(layer, name), tokens) for name in HEADS if name != "attention"}
+    found["attention"] = Tally((layer.attended & pairs).sum(axis=(0, 2, 3)), pairs.sum(axis=(0, 2, 3)))
+    found["ffn_hidden"] = Tally(layer.ffn_hidden[real].sum(), real.sum() * layer.ffn_hidden.shape[-1])
+    return found
+
+
+def _tally_of_tokens(bits: Flags, tokens: Flags) -> Tally:
+    ones = bits.sum(axis=-1).sum(axis=(0, 2), where=tokens)
+    return Tally(ones, tokens.sum(axis=(0, 2)) * bits.shape[-1])
+
+
+def _added(one: dict[str, Tally], other: dict[str, Tally]) -> dict[str, Tally]:
+    return {name: Tally(*(a + b for a, b in zip(one[name], other[name], strict=True))) for name in one}
+
+
+def _shares_of_weights(weights: Mapping[str, Flags], heads: int) -> dict[str, Floats]:
+    """How many bits of each matrix are 1, which no text changes."""
+    if not weights:
+        return {}
+    shares = {}
     for name in HEAD_WEIGHTS:
-        rows = layer.weights[name].T if name == "attention_output" else layer.weights[name]  # (H · D, other side)
+        rows = weights[name].T if name == "attention_output" else weights[name]  # (H · D, other side)
         shares[weight_of(name)] = rows.reshape(heads, -1).mean(axis=1, dtype=np.float64)
     for name in LAYER_WEIGHTS:
-        shares[weight_of(name)] = layer.weights[name].mean(dtype=np.float64)
+        shares[weight_of(name)] = weights[name].mean(dtype=np.float64)
     return shares
-
-
-def _share_of_tokens(bits: Flags, tokens: Flags) -> Floats:
-    ones: Floats = bits.sum(axis=-1).sum(axis=(0, 2), where=tokens) / (tokens.sum(axis=(0, 2)) * bits.shape[-1])
-    return ones

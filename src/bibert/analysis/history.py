@@ -5,7 +5,7 @@ The file is written by `training.probe`; its numbers are those of `entropy` and 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from bibert.files import read_json_lines
 NOTES = "run.json"
 LOG = "log.jsonl"
 PROBE = "probe.jsonl"
+MODEL = "model"
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,28 @@ class History:
     entropy: Mapping[str, Floats]
     moves: Sequence[int]
     direction: Mapping[str, Mapping[str, Floats]]
+
+    def of_head(self, layer: int, head: int) -> "History":
+        """The same of one head alone, in tables of one layer with one head.
+
+        Raises:
+            DataError: there is no such head.
+        """
+        shape = next(iter([*self.entropy.values(), *(t for f in self.direction.values() for t in f.values())])).shape
+        if not (layer < shape[1] and head < shape[2]):
+            raise DataError(
+                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {shape[1] - 1}, "
+                f"heads 0 to {shape[2] - 1}"
+            )
+        one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
+        return replace(
+            self,
+            entropy={name: table[one[: table.ndim]] for name, table in self.entropy.items()},
+            direction={
+                thing: {field: table[one] for field, table in fields.items()}
+                for thing, fields in self.direction.items()
+            },
+        )
 
 
 def load_history(run: Path) -> History:
@@ -71,8 +94,12 @@ def _entropies(events: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, F
 
 def _movements(events: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, dict[str, Floats]]]:
     found = [event for event in events if "direction" in event]
-    tables = {
-        thing: {field: np.array([event["direction"][thing][field] for event in found]) for field in fields}
-        for thing, fields in (found[0]["direction"] if found else {}).items()
+    return [event["step"] for event in found], stacked([event["direction"] for event in found])
+
+
+def stacked(moves: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Floats]]:
+    """Movements one after the other as tables, (looks, layers, heads) each."""
+    return {
+        thing: {field: np.array([move[thing][field] for move in moves]) for field in fields}
+        for thing, fields in (moves[0] if moves else {}).items()
     }
-    return [event["step"] for event in found], tables

@@ -45,7 +45,7 @@ def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Ins
         SchemeError: some of its activations have several bits.
     """
     scheme = model.config.quantization
-    if scheme.is_quantized and not is_binarized(scheme):
+    if scheme.is_quantized and not scheme.is_binarized:
         kept = f" and keeps {', '.join(scheme.kept)}" if scheme.kept else ""
         raise SchemeError(
             f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}, only single bits can be "
@@ -54,11 +54,6 @@ def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Ins
     pairs = zip(model.bert.encoder.layer, trace.layers, strict=True)
     real = trace.mask.cpu().numpy() == 1
     return Inside(real, tuple(_layer(scheme, block, layer, real) for block, layer in pairs))
-
-
-def is_binarized(scheme: Scheme) -> bool:
-    """Whether every activation is a bit."""
-    return scheme.bits.activation == 1 and not scheme.kept
 
 
 def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> LayerInside:
@@ -97,8 +92,8 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
 
 
 def _weights(scheme: Scheme, block: BertLayer) -> dict[str, Flags]:
-    """The bits of the six matrices; none where a weight has more than one."""
-    if scheme.is_quantized and scheme.bits.weight != 1:
+    """The bits of the six matrices; none where a weight has more than one, or is the sum of two."""
+    if scheme.split or (scheme.is_quantized and scheme.bits.weight != 1):
         return {}
     return {name: _weight_bits(block.get_submodule(place)) for name, place in LINEARS.items()}
 

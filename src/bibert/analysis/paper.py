@@ -57,6 +57,11 @@ class Table:
 PRINTED = ("average", "size", "flops", "extra_flops", "entropy")
 
 
+def zeros_percent(row: Row) -> float:
+    """The share of zero attention weights in a row of the sweep of quantiles."""
+    return float(row.scheme.partition("(")[2].removesuffix(")"))
+
+
 def _table(name: str, text: str) -> Table:
     """Read a table as it stands in the paper: a line of column names, then rows; `-` is a blank."""
     header, *lines = text.strip().splitlines()
@@ -202,6 +207,8 @@ BOTTLENECKS = _table(
 # Appendix, Theorem 3: percent of optimization directions that are wrong with 1 to 8 bits, counted in so many samples.
 DIRECTION_ERROR = (14.36, 6.42, 4.35, 3.30, 2.76, 2.56, 2.51, 2.49)
 DIRECTION_ERROR_SAMPLES = 10_000
+# Section 3.3.1: mean steps of attention scores in one head of the baseline, in the right and in the wrong direction.
+DIRECTION_MARGINS = (0.45, 0.64)
 
 TABLES = (TABLE_1, TABLE_2, TABLE_3, STRENGTHENED, QUANTILES, VARIANTS, BOTTLENECKS)
 

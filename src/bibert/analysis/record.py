@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bibert.analysis.architecture import CONFIG_NAME, Architecture
-from bibert.analysis.history import LOG, NOTES, PROBE, History, load_history
+from bibert.analysis.history import LOG, MODEL, NOTES, PROBE, History, load_history
 from bibert.analysis.packed_cost import architecture_of
 from bibert.errors import DataError
 from bibert.files import read_json_lines
@@ -19,7 +19,6 @@ from bibert.packed import file
 from bibert.packed.file import PackedModel
 from bibert.runtime.classifier import find_file
 
-MODEL = "model"
 FACTS = ("commit", "date", "cpu", "python", "versions")
 
 
@@ -54,6 +53,11 @@ class Record:
     log: Sequence[Mapping[str, Any]] = ()
     history: History | None = None
     packed: PackedModel | None = None
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether `inside` can look into it: single bits everywhere, or none at all."""
+        return not self.scheme.is_quantized or self.scheme.is_binarized
 
 
 def load_record(path: str | Path) -> Record:

@@ -3,22 +3,26 @@
 They follow from the bits of queries and keys alone (`inside`); the binomial and the Gaussian are in `theory`.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.analysis.inside import Inside
+from bibert.analysis.inside import Flags, Inside, LayerInside
 
 Floats = NDArray[np.float64]
 
 
-def score_shares(inside: Inside) -> Floats:
-    """How often each score -D, -D + 2, ..., D occurs, (layers, D + 1); padding is left out."""
-    pairs = inside.real[:, None, :, None] & inside.real[:, None, None, :]
-    shares = []
-    for layer in inside.layers:
-        query, key = (np.where(bits, np.float32(1), np.float32(-1)) for bits in (layer.query, layer.key))
-        scores = (query @ key.swapaxes(-1, -2)).astype(np.int64)
-        size = query.shape[-1]
-        counts = np.bincount((scores[np.broadcast_to(pairs, scores.shape)] + size) // 2, minlength=size + 1)
-        shares.append(counts / counts.sum())
-    return np.array(shares)
+def score_shares(insides: Iterable[Inside]) -> Floats:
+    """How often each score -D, -D + 2, ..., D occurs in all batches, (layers, D + 1); padding is left out."""
+    counts = sum(np.array([_counts(layer, inside.real) for layer in inside.layers]) for inside in insides)
+    shares: Floats = counts / np.sum(counts, axis=1, keepdims=True)
+    return shares
+
+
+def _counts(layer: LayerInside, real: Flags) -> NDArray[np.int64]:
+    query, key = (np.where(bits, np.float32(1), np.float32(-1)) for bits in (layer.query, layer.key))
+    scores = (query @ key.swapaxes(-1, -2)).astype(np.int64)
+    size = query.shape[-1]
+    pairs = np.broadcast_to(real[:, None, :, None] & real[:, None, None, :], scores.shape)
+    return np.bincount((scores[pairs] + size) // 2, minlength=size + 1)

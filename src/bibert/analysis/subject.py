@@ -4,7 +4,7 @@ A `Subject` takes texts and gives its inside (`inside`) with the tokens it read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from bibert.analysis.architecture import CONFIG_NAME
+from bibert.analysis.history import MODEL
 from bibert.analysis.inside import Batch, Inside, inside_of_packed
 from bibert.errors import DataError, require_extra
 from bibert.packed import file
@@ -20,14 +21,15 @@ from bibert.runtime.classifier import find_file
 from bibert.runtime.engine import Encoded
 from bibert.runtime.text import Row, TextEncoder
 
-MOST_TOKENS = 128  # of a text that a folder reads; a packed file has its own limit
+MOST_TOKENS = 128  # of a text that a folder reads if nothing else is said; a packed file has its own limit
+BATCH = 32  # texts that are read at a time
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model did with texts: the tokens of each, without padding, and its inside."""
+    """What a model did with one text: its tokens, and its inside."""
 
-    tokens: tuple[tuple[str, ...], ...]
+    tokens: tuple[str, ...]
     inside: Inside
 
 
@@ -49,30 +51,38 @@ class Subject:
     encode: Callable[[Sequence[Row]], list[Encoded]]
     tokens_of: Callable[[Sequence[int]], list[str]]
 
-    def read(self, rows: Sequence[Row]) -> Reading:
-        """Read texts, or pairs of texts, as one batch.
+    def read(self, row: Row) -> Reading:
+        """Read one text, or pair of texts."""
+        [encoded] = self.encode([row])
+        return Reading(tuple(self.tokens_of(encoded.ids.tolist())), self.look(_padded([encoded])))
+
+    def insides(self, rows: Sequence[Row]) -> Iterator[Inside]:
+        """Read any number of texts, some at a time.
 
         Raises:
             DataError: there is no text.
         """
         if not rows:
             raise DataError("no text to read; give at least one")
-        encoded = self.encode(rows)
-        tokens = tuple(tuple(self.tokens_of(row.ids.tolist())) for row in encoded)
-        return Reading(tokens, self.look(_padded(encoded)))
+        for start in range(0, len(rows), BATCH):
+            yield self.look(_padded(self.encode(rows[start : start + BATCH])))
 
 
-def load_subject(path: str | Path) -> Subject:
+def load_subject(path: str | Path, max_length: int = MOST_TOKENS) -> Subject:
     """A packed file (or a name on the Hub), a model folder, or a run folder with a model in it.
+
+    Args:
+        path: what to load.
+        max_length: tokens of the longest text that a folder reads; longer ones are cut.
 
     Raises:
         MissingExtraError: a folder needs torch, which is not installed.
         BibertError: it is none of these.
     """
     folder = Path(path)
-    for place in (folder, folder / "model"):
+    for place in (folder, folder / MODEL):
         if (place / CONFIG_NAME).is_file():
-            return _from_folder(place)
+            return _from_folder(place, max_length)
     return _from_file(find_file(path))
 
 
@@ -83,14 +93,14 @@ def _from_file(path: Path) -> Subject:
     return Subject(path.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
 
 
-def _from_folder(folder: Path) -> Subject:
+def _from_folder(folder: Path, max_length: int) -> Subject:
     require_extra("train", f"a look into the folder {folder}")
     from bibert.analysis.network import inside_of_network
     from bibert.nn.loading import load_classifier
 
     classifier = load_classifier(folder)
     model, tokenizer = classifier.model, classifier.tokenizer
-    most = min(MOST_TOKENS, model.config.max_position_embeddings)
+    most = min(max_length, model.config.max_position_embeddings)
 
     def encode(rows: Sequence[Row]) -> list[Encoded]:
         texts = [(row,) if isinstance(row, str) else row for row in rows]
@@ -98,7 +108,7 @@ def _from_folder(folder: Path) -> Subject:
         ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
         return [Encoded(*row) for row in zip(ids, types, strict=True)]
 
-    name = folder.parent.name if folder.name == "model" else folder.name
+    name = folder.parent.name if folder.name == MODEL else folder.name
     scheme = model.config.quantization.name
     return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
 

@@ -85,7 +85,7 @@ def gaussian_probabilities(size: int) -> Floats:
 
 
 def share_attended_to(probabilities: Floats) -> float:
-    """P(score ≥ 0), the weights that Bi-Attention sets; for random bits above a half, since 0 counts."""
+    """P(score ≥ 0), what Bi-Attention without a threshold attends to; for random bits above a half, since 0 counts."""
     return float(probabilities[len(probabilities) // 2 :].sum())
 
 

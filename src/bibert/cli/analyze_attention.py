@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import say
+from bibert.cli.figures import save_drawn
 from bibert.cli.subjects import load_subjects
 from bibert.errors import BibertError, require_extra
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bibert.analysis.attention import AttentionMap
 
 PAGE = ".html"
+FIGURES = (".svg", ".pdf", ".png")
 
 
 class View(StrEnum):
@@ -64,14 +68,13 @@ def attention(
     from bibert.analysis.attention import attention_maps
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
+    say(f"{', '.join(one.title for one in maps)}: {len(maps[0].tokens)} tokens")
+    one_head = layer or 0, head or 0
     for output in outputs:
         if output.suffix == PAGE:
-            _write_page(maps, output, layer or 0, head or 0)
-        elif view is View.HEAD:
-            _write_head_view(maps, output, layer or 0, head or 0)
+            _write_page(maps, output, *one_head)
         else:
-            _write_model_view(maps, output, chosen)
-        say(f"{output}: {', '.join(one.title for one in maps)}; {len(maps[0].tokens)} tokens")
+            save_drawn(lambda: _drawn(maps, one_head if view is View.HEAD else None, chosen), output)
 
 
 def parse_layers(words: str) -> range:
@@ -90,9 +93,10 @@ def parse_layers(words: str) -> range:
 
 def _check_outputs(outputs: Sequence[Path]) -> None:
     for output in outputs:
-        if output.suffix not in (PAGE, ".svg", ".pdf", ".png"):
+        if output.suffix not in (PAGE, *FIGURES):
             raise BibertError(
-                f"{output}: ends in {output.suffix or 'nothing'!r}; a page ends in {PAGE}, a figure in .svg, .pdf, .png"
+                f"{output}: ends in {output.suffix or 'nothing'!r}; a page ends in {PAGE}, a figure in "
+                f"{', '.join(FIGURES)}"
             )
 
 
@@ -116,20 +120,10 @@ def _write_page(maps: Sequence["AttentionMap"], output: Path, layer: int, head: 
     from bibert.analysis.pages.attention import attention_page
     from bibert.analysis.pages.render import save_page
 
-    save_page(attention_page(maps, layer, head), output)
+    say(f"{save_page(attention_page(maps, layer, head), output)}: written, {output.stat().st_size:,} bytes")
 
 
-def _write_head_view(maps: Sequence["AttentionMap"], output: Path, layer: int, head: int) -> None:
-    from bibert.analysis.plots.attention import draw_head_view
-    from bibert.analysis.plots.style import save_figure, styled
+def _drawn(maps: Sequence["AttentionMap"], head: tuple[int, int] | None, layers: Sequence[int] | None) -> "Figure":
+    from bibert.analysis.plots.attention import draw_head_view, draw_model_view
 
-    with styled():
-        save_figure(draw_head_view(maps, layer, head), output)
-
-
-def _write_model_view(maps: Sequence["AttentionMap"], output: Path, layers: Sequence[int] | None) -> None:
-    from bibert.analysis.plots.attention import draw_model_view
-    from bibert.analysis.plots.style import save_figure, styled
-
-    with styled():
-        save_figure(draw_model_view(maps, layers), output)
+    return draw_model_view(maps, layers) if head is None else draw_head_view(maps, *head)

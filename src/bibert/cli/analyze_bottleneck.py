@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from bibert.analysis.bottleneck import BASELINE, DEV_TEXTS, KEPT, WITHOUT, Difference, Effect, effects
+from bibert.analysis.bottleneck import BASELINE, CHANGED, DEV_TEXTS, KEPT, WITHOUT, Difference, Effect, effects
 from bibert.analysis.paper import BOTTLENECKS
 from bibert.cli.console import print_json, print_table
 from bibert.cli.figures import FigureFile, check_figure, save_drawn
@@ -61,7 +61,7 @@ def _scores(results: Path) -> dict[str, dict[str, float]]:
 
 
 def _has_changes(ours: dict[str, float]) -> bool:
-    return any(scheme.startswith(f"{BASELINE}(") for scheme in ours)
+    return any(CHANGED.fullmatch(scheme) for scheme in ours)
 
 
 def _drawn(found: dict[str, list[Effect]]) -> "Figure":

@@ -1,4 +1,4 @@
-"""`bibert analyze direction`: did a student move the way its distillation asked it to?"""
+"""`bibert analyze direction`: did a student move towards its teacher?"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from bibert.analysis.paper import DIRECTION_MARGINS
 from bibert.cli.console import evenly, print_json, print_table
 from bibert.cli.figures import FigureFile, check_figure, save_drawn
+from bibert.cli.heads import Head, Layer, one_head
 from bibert.cli.options import Json, TextOptions, with_option_groups
 from bibert.errors import DataError, require_extra
+from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bibert.analysis.history import History
+    from bibert.runtime.text import Row
 
-MOST_ROWS = 12
+PAPERS = (
+    f"the paper's mean steps of attention scores of one head of its baseline: {DIRECTION_MARGINS[0]} towards, "
+    f"{DIRECTION_MARGINS[1]} away"
+)
 
 
 @with_option_groups
@@ -31,10 +38,12 @@ def direction(
         Path | None,
         typer.Option("--teacher", "-t", help="Compare checkpoints with this teacher, on texts.", show_default=False),
     ] = None,
+    layer: Layer = None,
+    head: Head = None,
     output: FigureFile = None,
     json: Json = False,
 ) -> None:
-    """Show which share of attention scores and similarities moved as distillation asked, and how far.
+    """Show which share of attention scores and similarities moved towards the teacher, and how far.
 
     Of runs that had --probe-every, through their training. With --teacher and texts: between checkpoints.
 
@@ -45,6 +54,10 @@ def direction(
     if (teacher is None) != (not rows):
         raise DataError("--teacher and texts go together: give both for checkpoints, or neither for runs with a probe")
     histories = _of_runs(paths) if teacher is None else {"checkpoints": _of_checkpoints(paths, teacher, rows)}
+    one = one_head(layer, head)
+    if one is not None:
+        name = f"layer {one[0]}, head {one[1]}"
+        histories = {f"{title}, {name}": history.of_head(*one) for title, history in histories.items()}
     save_drawn(lambda: _draw(histories), output)
     if json:
         print_json({title: _as_json(history) for title, history in histories.items()})
@@ -64,7 +77,7 @@ def _of_runs(paths: Sequence[Path]) -> "dict[str, History]":
     return dict(zip(titles(histories), histories, strict=True))
 
 
-def _of_checkpoints(paths: Sequence[Path], teacher: Path, rows: list[str]) -> "History":
+def _of_checkpoints(paths: Sequence[Path], teacher: Path, rows: "list[Row]") -> "History":
     require_extra("train", "bibert analyze direction with --teacher")
     from bibert.analysis.checkpoints import moves_between
     from bibert.cli.progress import quiet_libraries
@@ -81,18 +94,27 @@ def _as_json(history: "History") -> dict[str, Any]:
 
 
 def _table(title: str, history: "History") -> Table:
-    name = f"{title}: percent of elements that moved as asked / the other way (mean step of each), over all heads"
-    table = Table("step", *history.direction, title=name, title_justify="left")
-    for look in evenly(len(history.moves), MOST_ROWS):
+    from bibert.analysis.movement import distilled_by
+
+    asked = distilled_by(get_scheme(history.scheme))
+    name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"
+    things = [f"{thing} *" if thing in asked else thing for thing in history.direction]
+    table = Table("step", *things, title=name, title_justify="left")
+    for look in evenly(len(history.moves)):
         cells = [_cell(fields, look) for fields in history.direction.values()]
         table.add_row(f"{history.moves[look]:,}", *cells)
+    table.caption = PAPERS
+    table.caption_justify = "left"
     return table
 
 
 def _cell(fields: Mapping[str, Any], look: int) -> str:
-    good, bad = (100 * fields[name][look].mean() for name in ("matching", "mismatching"))
-    steps = [fields[name][look].mean() for name in ("matching_margin", "mismatching_margin")]
-    return f"{good:.1f} / {bad:.1f} ({steps[0]:.2g} / {steps[1]:.2g})"
+    from bibert.analysis.movement import mean_margin
+
+    ways = [(fields[way][look], fields[f"{way}_margin"][look]) for way in ("matching", "mismatching")]
+    good, bad = (100 * share.mean() for share, _ in ways)
+    near, far = (mean_margin(share, margin) for share, margin in ways)
+    return f"{good:.1f} / {bad:.1f} ({near:.2g} / {far:.2g})"
 
 
 def _draw(histories: "Mapping[str, History]") -> "Figure":

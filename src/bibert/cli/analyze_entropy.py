@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from bibert.analysis.entropy import HEADS, LAYERS
 from bibert.cli.console import evenly, print_json, print_table
 from bibert.cli.figures import FigureFile, check_figure, save_drawn
+from bibert.cli.heads import Head, Layer, one_head
 from bibert.cli.options import Json, TextOptions, with_option_groups
 from bibert.cli.subjects import load_subjects
 from bibert.errors import DataError, did_you_mean
@@ -20,10 +22,7 @@ if TYPE_CHECKING:
 
     from bibert.analysis.entropy import Entropies
     from bibert.analysis.history import History
-
-SHOWN = ("query", "key", "value", "attention", "context", "ffn_hidden")
-WEIGHT = "weight of "
-MOST_ROWS = 12  # of the table of a training
+    from bibert.runtime.text import Row
 
 
 @with_option_groups
@@ -36,9 +35,12 @@ def entropy(
     site: Annotated[
         str,
         typer.Option(
-            help=f"Show one of {', '.join(SHOWN)} head by head; or 'weight of query' and the like.", show_default=False
+            help=f"Of models: show one of {', '.join(HEADS)} or 'weight of query' and the like head by head.",
+            show_default=False,
         ),
     ] = "",
+    layer: Layer = None,
+    head: Head = None,
     output: FigureFile = None,
     json: Json = False,
 ) -> None:
@@ -49,17 +51,21 @@ def entropy(
     Example: bibert analyze entropy sst2.bibert --text "a gorgeous, witty film"
     """
     check_figure(output)
-    rows = texts.load()
+    rows, one = texts.load(), one_head(layer, head)
+    if rows and one:
+        raise DataError("--layer and --head go with runs; of models that read texts --site shows every head")
+    if site and (json or not rows):
+        raise DataError("--site goes with the tables of models that read texts; --json and runs have every head anyway")
     if rows:
         _models(models, rows, site, output, json)
     else:
-        _runs(models, output, json)
+        _runs(models, one, output, json)
 
 
-def _models(paths: Sequence[Path], rows: list[str], site: str, output: Path | None, json: bool) -> None:
+def _models(paths: Sequence[Path], rows: "list[Row]", site: str, output: Path | None, json: bool) -> None:
     from bibert.analysis.entropy import entropies
 
-    found = {title: entropies(subject.read(rows).inside) for title, subject in load_subjects(paths).items()}
+    found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
     save_drawn(lambda: _draw_models(found), output)
     if json:
         print_json({title: one.to_dict() for title, one in found.items()})
@@ -69,10 +75,10 @@ def _models(paths: Sequence[Path], rows: list[str], site: str, output: Path | No
             print_table(_by_head(title, one, site))
             continue
         columns = one.by_layer()
-        weights = {name: column for name, column in columns.items() if name.startswith(WEIGHT)}
-        print_table(_by_layer(title, {name: columns[name] for name in SHOWN}))
-        if weights:
-            print_table(_by_layer(title, weights))
+        activations = {name: columns.pop(name) for name in (*HEADS, *LAYERS)}
+        for part in (activations, columns):  # what is left are weights, if it has bits
+            if part:
+                print_table(_by_layer(title, part))
 
 
 def _by_layer(title: str, columns: "Mapping[str, NDArray[np.float64]]") -> Table:
@@ -95,7 +101,7 @@ def _by_head(title: str, found: "Entropies", site: str) -> Table:
     return table
 
 
-def _runs(paths: Sequence[Path], output: Path | None, json: bool) -> None:
+def _runs(paths: Sequence[Path], one: tuple[int, int] | None, output: Path | None, json: bool) -> None:
     from bibert.analysis.history import load_history
     from bibert.analysis.subject import titles
 
@@ -104,6 +110,8 @@ def _runs(paths: Sequence[Path], output: Path | None, json: bool) -> None:
     for title, history in found.items():
         if not history.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
+    if one is not None:
+        found = {f"{title}, layer {one[0]}, head {one[1]}": history.of_head(*one) for title, history in found.items()}
     save_drawn(lambda: _draw_history(found), output)
     if json:
         print_json({title: _as_json(history) for title, history in found.items()})
@@ -121,9 +129,10 @@ def _as_json(history: "History") -> dict[str, Any]:
 
 def _through_training(title: str, history: "History") -> Table:
     name = f"{title}: entropy in bits through training, mean over layers and heads (least head)"
-    table = Table("step", *SHOWN, title=name, title_justify="left")
-    for look in evenly(len(history.steps), MOST_ROWS):
-        cells = [_mean_and_least(history.entropy, site, look) for site in SHOWN]
+    shown = (*HEADS, *LAYERS)
+    table = Table("step", *shown, title=name, title_justify="left")
+    for look in evenly(len(history.steps)):
+        cells = [_mean_and_least(history.entropy, site, look) for site in shown]
         table.add_row(f"{history.steps[look]:,}", *cells)
     return table
 

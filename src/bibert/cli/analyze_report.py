@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from bibert.analysis.pages.report import Findings
     from bibert.analysis.record import Record
     from bibert.data.examples import Split
+    from bibert.runtime.text import Row
 
 MOST_TEXTS = 32  # of labelled rows that entropies are taken on
-MOST_TOKENS = 128
+MOST_TOKENS = 128  # of a text, where the recipe does not say
 
 
 @with_option_groups
@@ -48,22 +49,25 @@ def report(
     say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
 
 
-def _findings(record: "Record", data: ScoringOptions, texts: list[str]) -> "Findings":
+def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Findings":
+    """Measure what the model, the rows and the texts allow."""
     from bibert.analysis.pages.report import Findings
 
-    rows = None if data.data is None and data.task is None else _rows(record, data)
-    read = texts or ([] if rows is None else list(rows.texts[:MOST_TEXTS]))
-    if not read:
+    has_rows = data.data is not None or data.task is not None
+    if not has_rows and not texts:
         return Findings()
     if record.model is None:
         raise DataError(f"{record.name}: has no model yet; leave the rows and texts out, or wait for its end")
-    found = _inside(record.model, read)
+    rows = _rows(record, data) if has_rows else None
+    read = texts or ([] if rows is None else _as_texts(rows)[:MOST_TEXTS])
+    tokens = int(record.recipe.get("max_length", MOST_TOKENS))
+    found = _inside(record.model, read, tokens) if record.has_bits else Findings()
     if rows is None or len(record.labels) < 2:
         return found
     require_extra("train", "a confusion matrix")
     from bibert.training.evaluate import confusion
 
-    counts = confusion(_logits(record.model, rows), rows.labels)
+    counts = confusion(_logits(record.model, rows, tokens), rows.labels)
     return replace(found, confusion=counts, scored=f"{len(rows):,} rows of {Path(rows.origin).name}")
 
 
@@ -72,21 +76,25 @@ def _rows(record: "Record", data: ScoringOptions) -> "Split":
     return next(iter(splits.values()))
 
 
-def _inside(model: Path, texts: list[str]) -> "Findings":
+def _as_texts(rows: "Split") -> "list[Row]":
+    return list(rows.texts) if rows.pairs is None else list(zip(rows.texts, rows.pairs, strict=True))
+
+
+def _inside(model: Path, texts: "list[Row]", tokens: int) -> "Findings":
     from bibert.analysis.attention import attention_map
     from bibert.analysis.entropy import entropies
     from bibert.analysis.pages.report import Findings
 
-    [(title, subject)] = load_subjects([model]).items()
-    return Findings(entropies(subject.read(texts).inside), attention_map(subject, title, texts[0]))
+    [(title, subject)] = load_subjects([model], tokens).items()
+    return Findings(entropies(subject.insides(texts)), attention_map(subject, title, texts[0]))
 
 
-def _logits(model: Path, rows: "Split") -> "NDArray[np.float32]":
+def _logits(model: Path, rows: "Split", tokens: int) -> "NDArray[np.float32]":
     if model.is_dir():
         from bibert.nn.loading import load_classifier
         from bibert.training.evaluate import predict_logits
 
-        return predict_logits(load_classifier(model), rows, MOST_TOKENS)
+        return predict_logits(load_classifier(model), rows, tokens)
     from bibert.runtime.classifier import load
 
     return load(model).logits(list(rows.texts), None if rows.pairs is None else list(rows.pairs))

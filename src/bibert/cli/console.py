@@ -17,6 +17,7 @@ from rich.table import Column, Table
 Item = TypeVar("Item")
 
 SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
+MOST_ROWS = 12  # of a table of many moments of a training
 WIDTH_OF_A_PIPE = 200  # a file or a log has no width; rich would cut a table at 80 columns
 
 messages = Console(stderr=True, highlight=False)
@@ -38,7 +39,7 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def evenly(count: int, most: int) -> list[int]:
+def evenly(count: int, most: int = MOST_ROWS) -> list[int]:
     """At most so many places of `count`, evenly spread, the first and the last among them."""
     if count <= most:
         return list(range(count))

@@ -23,6 +23,7 @@ from bibert.data.tables import load_split, load_table, metrics_for
 from bibert.errors import DataError, RecipeError, one_line, require_extra
 
 if TYPE_CHECKING:
+    from bibert.runtime.text import Row
     from bibert.training.recipe import Recipe
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it goes on.")]
@@ -95,11 +96,17 @@ class TextOptions:
     """Texts to look into a model with."""
 
     text: Annotated[list[str] | None, _option("A text to read; may be repeated.")] = None
-    texts: Annotated[Path | None, _option("A file with a text in each line.")] = None
+    texts: Annotated[Path | None, _option("A file with a text in each line; a pair has a tab between its two.")] = None
 
-    def load(self) -> list[str]:
+    def load(self) -> "list[Row]":
         """All of them; none if none were given."""
-        return [*(self.text or ()), *(() if self.texts is None else _lines(self.texts))]
+        lines = [*(self.text or ()), *(() if self.texts is None else _lines(self.texts))]
+        return [_pair_or_text(line) for line in lines]
+
+
+def _pair_or_text(line: str) -> "Row":
+    first, tab, second = line.partition("\t")
+    return (first.strip(), second.strip()) if tab else line
 
 
 def _lines(path: Path) -> list[str]:

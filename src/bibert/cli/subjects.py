@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from bibert.analysis.subject import Subject
 
 
-def load_subjects(paths: Sequence[str | Path]) -> "dict[str, Subject]":
-    """Packed files, names on the Hub and folders with models, by title."""
+def load_subjects(paths: Sequence[str | Path], max_length: int = 128) -> "dict[str, Subject]":
+    """Packed files, names on the Hub and folders with models, by title; a folder cuts texts at `max_length` tokens."""
     from bibert.analysis.subject import load_subject, titles
 
     if any(Path(path).is_dir() for path in paths):
@@ -19,5 +19,5 @@ def load_subjects(paths: Sequence[str | Path]) -> "dict[str, Subject]":
         from bibert.cli.progress import quiet_libraries
 
         quiet_libraries()
-    subjects = [load_subject(path) for path in paths]
+    subjects = [load_subject(path, max_length) for path in paths]
     return dict(zip(titles(subjects), subjects, strict=True))

@@ -9,6 +9,7 @@ from bibert.cli.options import (
     DataOptions,
     Json,
     Output,
+    ProbeEvery,
     SchemeName,
     TrainingOptions,
     with_option_groups,
@@ -24,6 +25,7 @@ def train(
     data: DataOptions,
     training: TrainingOptions,
     scheme: SchemeName = "bibert",
+    probe_every: ProbeEvery = 0,
     teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
     json: Json = False,
 ) -> None:
@@ -60,6 +62,7 @@ def train(
         texts,
         output / "student",
         recipe,
+        probe_every=probe_every,
         callbacks=[TrainingProgress(scheme)],
         **arguments,
     )

@@ -33,8 +33,8 @@ class _DirectionDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, student: Tensor, teacher: Tensor, dims: tuple[int, ...]) -> Tensor:
-        size_s, size_t = (_size(x, dims).clamp_min(TINY) for x in (student, teacher))
-        distance = _size(student / size_s - teacher / size_t, dims)
+        size_s, size_t = (size(x, dims).clamp_min(TINY) for x in (student, teacher))
+        distance = size(student / size_s - teacher / size_t, dims)
         ctx.save_for_backward(student, teacher, size_s, size_t, distance)
         return distance
 
@@ -47,7 +47,8 @@ class _DirectionDistance(torch.autograd.Function):
         return student * (slope * cosine / size_s) - teacher * (slope / size_t), None, None
 
 
-def _size(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+def size(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The Euclidean norm over some dimensions, which stay as 1."""
     return (x * x).sum(dim=dims, keepdim=True).sqrt()
 
 

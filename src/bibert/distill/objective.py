@@ -15,6 +15,7 @@ from torch import Tensor
 from bibert.distill.dmd import NormScope, dmd_loss, hidden_direction_loss
 from bibert.distill.vanilla import prediction_loss, score_mse, token_mse
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
+from bibert.nn.functional import HeadLevels
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
 from bibert.nn.trace import LayerTrace
 
@@ -61,15 +62,20 @@ class LayerMatch:
 
     def layers(self, student: list[LayerTrace], teacher: list[LayerTrace]) -> list[tuple[LayerTrace, LayerTrace]]:
         """Pairs of (student, teacher) traces."""
-        chosen = [self._with_kept_heads(teacher[(i + 1) * self.step - 1], i) for i in range(len(student))]
-        return list(zip(student, chosen, strict=True))
+        return list(zip(student, self.taught(teacher), strict=True))
+
+    def taught(self, teacher: list[LayerTrace]) -> list[LayerTrace]:
+        """What each layer of the student learns from."""
+        last_of_blocks = teacher[self.step - 1 :: self.step]
+        return [self._with_kept_heads(trace, layer) for layer, trace in enumerate(last_of_blocks)]
 
     def _with_kept_heads(self, trace: LayerTrace, layer: int) -> LayerTrace:
         if self.kept_heads is None:
             return trace
         heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
         names = ("query", "key", "value", "scores", "weights")
-        kept = replace(trace, **{name: getattr(trace, name).index_select(1, heads) for name in names})
+        levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
+        kept = replace(trace, levels=levels, **{name: getattr(trace, name).index_select(1, heads) for name in names})
         kept.mha = trace.mha  # the sum over all heads: there is no part of it that belongs to the kept ones
         return kept
 

@@ -137,6 +137,11 @@ class Scheme:
         return self.bits != FULL_BITS
 
     @property
+    def is_binarized(self) -> bool:
+        """Whether every activation is a bit."""
+        return self.bits.activation == 1 and not self.kept
+
+    @property
     def is_bitwise(self) -> bool:
         """Whether xnor, and, popcount compute every product: 1-1-1 with Bi-Attention, no run-time scale."""
         return (
@@ -312,7 +317,7 @@ def _variant(name: str, row: Scheme, changes: str) -> Scheme:
     for change in changes.split(","):
         key, _, text = (part.strip() for part in change.partition("="))
         if key == "without":
-            values["schedule"] = _without(name, row.schedule, _words(text))
+            values["schedule"] = _without(name, values.get("schedule", row.schedule), _words(text))
         else:
             values[key] = _read(name, row, key, text)
     return replace(row, **{**values, "name": name})
@@ -341,6 +346,8 @@ def _read(name: str, row: Scheme, key: str, text: str) -> Any:
 def _without(name: str, schedule: tuple[Stage, ...], terms: list[str]) -> tuple[Stage, ...]:
     """A schedule that leaves some loss terms out."""
     known = list(dict.fromkeys(term for stage in schedule for term in stage.terms))
+    if not terms:
+        raise SchemeError(f"scheme {name!r}: says without what? {did_you_mean('', known)}")
     for term in terms:
         if term not in known:
             raise SchemeError(f"scheme {name!r}: no stage has the term {term!r}; {did_you_mean(term, known)}")

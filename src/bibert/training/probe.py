@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from bibert.analysis.direction import DirectionProbe
 from bibert.analysis.entropy import entropies
-from bibert.analysis.network import inside_of_trace, is_binarized, trace_of
+from bibert.analysis.network import inside_of_trace, trace_of
 from bibert.data.encoding import Collator, EncodedSplit
 from bibert.distill.objective import match_layers
 from bibert.files import read_json_lines
@@ -20,6 +21,7 @@ from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.log import JsonLines
 
 TEXTS = 32  # of the probe batch
+MOST_TOKENS = 64  # of a text in it: the movements of all pairs of tokens are kept, 0.3 GB of BERT-base
 
 
 class Probe(JsonLines):
@@ -47,19 +49,22 @@ class Probe(JsonLines):
         self.batch = batch
         self.direction: DirectionProbe | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Look at the student that training starts from, or goes on from."""
-        super().on_train_begin(args, state, control, **kwargs)
-        if not state.is_world_process_zero:
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Look at the student that training starts from, or goes on from; it may have been noted before."""
+        if self.direction is None:
+            self._look_if_due(state, model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Look every so many steps."""
+        self._look_if_due(state, model)
+
+    def _look_if_due(self, state: Any, model: BiBertForSequenceClassification) -> None:
+        """Looks are at multiples of `every` only, so that all movements are over equally many steps."""
+        if not state.is_world_process_zero or state.global_step % self.every:
             return
         seen, known = self.look(model), read_json_lines(self.path) if self.path.exists() else []
         if all((event["stage"], event["step"]) != (self.stage, state.global_step) for event in known):
             self.append(state.global_step, seen)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Look every so many steps."""
-        if state.is_world_process_zero and state.global_step % self.every == 0:
-            self.append(state.global_step, self.look(model))
 
     def look(self, model: BiBertForSequenceClassification) -> dict[str, Any]:
         """Entropies now, of a student whose activations have one bit, and how it moved since the last look."""
@@ -67,8 +72,8 @@ class Probe(JsonLines):
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
         seen: dict[str, Any] = {}
-        if is_binarized(model.config.quantization):
-            seen["entropy"] = entropies(inside_of_trace(model, trace)).to_dict()
+        if model.config.quantization.is_binarized:
+            seen["entropy"] = entropies([inside_of_trace(model, trace)]).to_dict()
         moved = self.direction(trace)
         if moved is not None:
             seen["direction"] = {name: movement.to_dict() for name, movement in moved.items()}
@@ -76,7 +81,7 @@ class Probe(JsonLines):
 
 
 def probe_batch(split: EncodedSplit, pad_token_id: int) -> dict[str, Tensor]:
-    """Texts from all over a split, always the same."""
-    rows = range(0, len(split), -(-len(split) // TEXTS))
-    batch = Collator(pad_token_id)([split[row] for row in rows])
-    return {name: tensor for name, tensor in batch.items() if name != "labels"}
+    """Texts from all over a split, always the same, cut to a moderate length."""
+    rows = np.linspace(0, len(split) - 1, min(TEXTS, len(split))).round().astype(int)
+    batch = Collator(pad_token_id)([split[int(row)] for row in rows])
+    return {name: tensor[:, :MOST_TOKENS] for name, tensor in batch.items() if name != "labels"}

@@ -23,7 +23,7 @@ from accelerate import PartialState
 from torch import nn
 
 from bibert import machine
-from bibert.analysis.history import LOG, NOTES, PROBE
+from bibert.analysis.history import LOG, MODEL, NOTES, PROBE
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
@@ -54,7 +54,7 @@ class RunFolder:
     @property
     def model(self) -> Path:
         """The trained model."""
-        return self.path / "model"
+        return self.path / MODEL
 
     @property
     def notes(self) -> Path:
@@ -229,7 +229,7 @@ def provenance(model: Path) -> dict[str, Any]:
 
     Names of files and folders are left out: they mean nothing on another machine.
     """
-    notes = read_json(RunFolder(model.parent).notes) if model.name == "model" else None
+    notes = read_json(RunFolder(model.parent).notes) if model.name == MODEL else None
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
     request = notes["request"]

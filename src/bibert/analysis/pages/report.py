@@ -23,6 +23,7 @@ from bibert.analysis.plots.style import svg_for_page
 from bibert.analysis.plots.training import draw_losses, draw_metrics, has_metrics
 from bibert.analysis.record import Record
 
+SEVERAL_BITS = "Only single bits can be looked at; some activations of this scheme have more."
 Rows = Sequence[Sequence[str]]
 
 
@@ -61,11 +62,11 @@ def report_page(record: Record, findings: Findings) -> str:
         _data_and_recipe(record),
         _entropy(record, findings),
         _direction(record),
-        _attention(findings),
+        _attention(record, findings),
         _cost(record),
     ]
     facts = [("scheme", record.scheme.name), ("bits", str(record.scheme.bits))]
-    facts += [(name, _plain(value)) for name, value in record.origin.items()]
+    facts += [(name, _plain(value)) for name, value in record.origin.items() if value is not None]
     return render_page("report.html.jinja", title=f"Report: {record.name}", facts=facts, sections=sections)
 
 
@@ -74,9 +75,13 @@ def _results(record: Record, findings: Findings) -> Section:
     if record.metrics:
         named = [[name.replace("_", " "), f"{100 * value:.2f} %"] for name, value in record.metrics.items()]
         tables.append([["metric", "at the best evaluation"], *named])
-    text = "" if record.metrics else "The training has not ended."
+        text = ""
+    else:
+        text = "The training has not ended." if record.packed is None else "The file does not say how good it was."
     if findings.confusion is None:
-        return Section("Results", f"{text} Give labelled rows, or --task, for a confusion matrix.".strip(), [], tables)
+        if len(record.labels) != 1:
+            text = f"{text} Labelled rows, or --task, add a confusion matrix.".strip()
+        return Section("Results", text, [], tables)
     head = ["gold \\ answer", *record.labels, "right"]
     lines = [
         [name, *map(str, row), f"{100 * row[place] / max(sum(row), 1):.1f} %"]
@@ -86,8 +91,10 @@ def _results(record: Record, findings: Findings) -> Section:
 
 
 def _training(record: Record) -> Section:
+    if record.packed is not None:
+        return Section("Training", "A packed file has no log; the report of its run folder has the curves.")
     if not record.log:
-        return Section("Training", "A packed file has no log; give the run folder for the curves of its training.")
+        return Section("Training", "Nothing is logged yet.")
     figures = [_svg(lambda: draw_metrics(record.log))] if has_metrics(record.log) else []
     return Section("Training", "", [*figures, _svg(lambda: draw_losses(record.log))])
 
@@ -107,22 +114,23 @@ def _entropy(record: Record, findings: Findings) -> Section:
     if measured is not None:
         figures.append(_svg(lambda: draw_models({record.scheme.name: measured})))
     if not figures:
-        return Section("Entropy", "Give texts, or train with --probe-every, to see the entropy of its bits.")
+        why = "Texts, or a training with --probe-every, show the entropy of its bits."
+        return Section("Entropy", why if record.has_bits else SEVERAL_BITS)
     return Section("Entropy", f"{text}the greatest.", figures)
 
 
 def _direction(record: Record) -> Section:
     history = record.history
     if history is None or not history.direction:
-        return Section("Direction", "Train with --probe-every to see which way the student moved.")
+        return Section("Direction", "A training with --probe-every shows which way the student moved.")
     text = "How the student moved between two looks, against the direction in which its teacher lies."
     return Section("Direction", text, [_svg(lambda: draw_directions({record.scheme.name: history}))])
 
 
-def _attention(findings: Findings) -> Section:
+def _attention(record: Record, findings: Findings) -> Section:
     one = findings.attention
     if one is None:
-        return Section("Attention", "Give a text to see what its heads attend to.")
+        return Section("Attention", "A text shows what its heads attend to." if record.has_bits else SEVERAL_BITS)
     text = f"Every head, layer by layer, on: {' '.join(one.tokens)}"
     return Section("Attention", text, [_svg(lambda: draw_model_view([one]))])
 

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bibert.analysis.bottleneck import KEPT, WITHOUT, Difference, Effect
-from bibert.analysis.plots.style import COLOURS, styled
+from bibert.analysis.plots.style import COLOURS
 from bibert.errors import BibertError
 
 TITLES = {KEPT: "one structure in full precision", WITHOUT: "one distillation term left out"}
@@ -44,19 +44,18 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
         raise BibertError("a figure of bottlenecks needs at least one change of the baseline; run one first")
     lines = [max(len(_of(effects, change)) for change in TITLES) for effects in tasks.values()]
     height = sum(MARGIN_INCHES + BAR_INCHES * count for count in lines)
-    with styled():
-        figure = Figure((WIDTH, height), layout="constrained")
-        rows = figure.subplots(len(tasks), len(TITLES), squeeze=False, height_ratios=lines)
-        for panels, count, (task, effects) in zip(rows, lines, tasks.items(), strict=True):
-            for axes, change in zip(panels, TITLES, strict=True):
-                _draw_panel(axes, f"{task}: {TITLES[change]}", _of(effects, change))
-                axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
-        handles = [
-            Patch(**OURS, label="ours"),
-            Patch(**PAPER, label="paper, where it prints a figure"),
-            Line2D([], [], color="black", marker="|", linewidth=0.9, label="± one standard error of dev"),
-        ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    figure = Figure((WIDTH, height), layout="constrained")
+    rows = figure.subplots(len(tasks), len(TITLES), squeeze=False, height_ratios=lines)
+    for panels, count, (task, effects) in zip(rows, lines, tasks.items(), strict=True):
+        for axes, change in zip(panels, TITLES, strict=True):
+            _draw_panel(axes, f"{task}: {TITLES[change]}", _of(effects, change))
+            axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
+    handles = [
+        Patch(**OURS, label="ours"),
+        Patch(**PAPER, label="paper, where it prints a figure"),
+        Line2D([], [], color="black", marker="|", linewidth=0.9, label="± one standard error of dev"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     return figure
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bibert.analysis.plots.style import COLOURS, LINES
+from bibert.analysis.plots.style import COLOURS, LINES, MARKERS
 
 PANEL = (3.1, 2.3)  # inches
+MOST_MARKS = 12  # on a line of many points
 GRID: dict[str, Any] = {"color": "#808080", "alpha": 0.22, "linewidth": 0.7}  # on paper and on a dark page
 
 
@@ -28,7 +29,6 @@ class Line:
         hue: the place of its colour in `COLOURS`.
         dash: the place of its pattern in `LINES`.
         band: the lower and the upper edge of what it stands for.
-        dots: whether its points are marked, for lines of few points.
     """
 
     name: str
@@ -37,7 +37,6 @@ class Line:
     hue: int = 0
     dash: int = 0
     band: tuple[Sequence[float], Sequence[float]] | None = None
-    dots: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,8 @@ def _pen(line: Line) -> dict[str, Any]:
     return {
         "color": COLOURS[line.hue % len(COLOURS)],
         "linestyle": LINES[line.dash % len(LINES)],
-        "marker": "o" if line.dots else "",
+        "marker": MARKERS[line.hue % len(MARKERS)],
+        "markevery": max(1, len(line.x) // MOST_MARKS),
         "markersize": 3.5,
         "linewidth": 1.5,
     }

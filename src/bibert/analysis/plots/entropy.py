@@ -58,4 +58,4 @@ def _line(name: str, x: Sequence[float], table: NDArray[np.float64], hue: int) -
     """(x, ...) to a line with its band."""
     flat = table.reshape(len(table), -1)
     band = (flat.min(axis=1).tolist(), flat.max(axis=1).tolist())
-    return Line(name, list(x), flat.mean(axis=1).tolist(), hue, hue, band, dots=len(table) <= 12)
+    return Line(name, list(x), flat.mean(axis=1).tolist(), hue, hue, band)

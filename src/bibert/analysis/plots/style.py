@@ -24,8 +24,9 @@ SETTINGS: dict[Any, Any] = {
     "pdf.fonttype": 42,  # text that a reader can select
     "svg.hashsalt": "bibert",  # the same data gives the same file
 }
-# In this order they differ in lightness too, so that grey print and colour-blind readers can tell them apart.
+# Chosen for colour-blind readers. In grey print some are alike, so whatever has a colour has a marker or pattern too.
 COLOURS = ("#0060A0", "#E07B00", "#007A5A", "#B0306A", "#444444", "#7FB2E5")
+MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)))
 METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},

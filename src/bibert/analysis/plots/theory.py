@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bibert.analysis.paper import DIRECTION_ERROR, QUANTILES
+from bibert.analysis.paper import DIRECTION_ERROR, QUANTILES, zeros_percent
 from bibert.analysis.plots.curves import Line, Panel, draw_panels
 from bibert.analysis.theory import (
     SoftmaxThreshold,
@@ -34,7 +34,7 @@ def draw_theory(
 
 
 def _softmax(thresholds: Sequence[SoftmaxThreshold]) -> Panel:
-    line = Line(SIMULATED, [one.keys for one in thresholds], [one.threshold for one in thresholds], 1, 1, dots=True)
+    line = Line(SIMULATED, [one.keys for one in thresholds], [one.threshold for one in thresholds], 1, 1)
     return Panel("Theorem 1: best threshold of a softmax", [line], "threshold τ", x_label="keys k", log="xy")
 
 
@@ -43,7 +43,7 @@ def _scores(size: int, models: Mapping[str, NDArray[np.float64]]) -> Panel:
     seen = np.abs(scores) <= SHOWN_DEVIATIONS * np.sqrt(size)
     x = scores[seen].tolist()
     lines = [
-        Line(EXACT, x, score_probabilities(size)[seen].tolist(), 0, 0, dots=True),
+        Line(EXACT, x, score_probabilities(size)[seen].tolist(), 0, 0),
         Line(f"Gaussian N(0, {size})", x, gaussian_probabilities(size)[seen].tolist(), 4, 3),
     ]
     for number, (name, shares) in enumerate(models.items()):
@@ -55,14 +55,14 @@ def _scores(size: int, models: Mapping[str, NDArray[np.float64]]) -> Panel:
 def _directions() -> Panel:
     bits = list(range(1, len(DIRECTION_ERROR) + 1))
     exact = [100 * direction_error(count) for count in bits]
-    lines = [Line(EXACT, bits, exact, 0, 0, dots=True), Line(PAPER, bits, list(DIRECTION_ERROR), 3, 1, dots=True)]
+    lines = [Line(EXACT, bits, exact, 0, 0), Line(PAPER, bits, list(DIRECTION_ERROR), 3, 1)]
     return Panel("Theorem 3: wrong directions", lines, "percent", x_label="bits Q")
 
 
 def _quantiles() -> Panel:
-    shares = [float(row.scheme.partition("(")[2].removesuffix(")")) for row in QUANTILES.rows]
+    shares = [zeros_percent(row) for row in QUANTILES.rows]
     lines = [
-        Line(EXACT, shares, [binary_entropy(share / 100) for share in shares], 0, 0, dots=True),
-        Line(PAPER, shares, [float(row.entropy or 0) for row in QUANTILES.rows], 3, 1, dots=True),
+        Line(EXACT, shares, [binary_entropy(share / 100) for share in shares], 0, 0),
+        Line(PAPER, shares, [float(row.entropy or 0) for row in QUANTILES.rows], 3, 1),
     ]
     return Panel("Attention weights, some zero", lines, "entropy, bits", x_label="zeros, percent")

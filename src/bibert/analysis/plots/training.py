@@ -16,12 +16,13 @@ NOT_METRICS = ("_loss", "_runtime", "_per_second")
 def draw_losses(log: Events) -> Figure:
     """The loss, each of its terms and the learning rate, a line for each stage."""
     names = [name for name in _names(log) if name.startswith(LOSS)]
-    panels = [Panel(name.removeprefix(f"{LOSS}_"), _lines(log, name)) for name in [*names, LEARNING_RATE]]
+    panels = [Panel(name.removeprefix(f"{LOSS}_"), _lines(log, name), "loss") for name in names]
+    panels.append(Panel("learning rate", _lines(log, LEARNING_RATE), "per step"))
     return draw_panels(panels, "step")
 
 
 def draw_metrics(log: Events) -> Figure:
-    """Every metric on the dev set, in percent, and its loss."""
+    """Every metric on the dev set, in percent."""
     names = [name for name in _names(log) if name.startswith(METRIC) and not name.endswith(NOT_METRICS)]
     panels = [Panel(name.removeprefix(METRIC), _lines(log, name, 100), "percent") for name in names]
     return draw_panels(panels, "step")
@@ -44,5 +45,5 @@ def _lines(log: Events, name: str, factor: float = 1) -> list[Line]:
             if event["stage"] == stage and name in event:
                 points.setdefault(event["step"], factor * event[name])  # at the end the best model is scored again
         if points:
-            lines.append(Line(stage, list(points), list(points.values()), hue, hue, dots=len(points) <= 24))
+            lines.append(Line(stage, list(points), list(points.values()), hue, hue))
     return lines
