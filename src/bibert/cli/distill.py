@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from bibert.analysis.history import PROBE
+from bibert.cli.console import say
 from bibert.cli.options import DataOptions, Json, Output, ProbeEvery, SchemeName, TrainingOptions, with_option_groups
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
@@ -43,4 +45,6 @@ def distill(
     metrics = run(
         teacher, row, texts, output, recipe, start=start, probe_every=probe_every, callbacks=callbacks, **arguments
     )
+    if probe_every and not (output / PROBE).exists():
+        say(f"{output}: was trained before without --probe-every; it is not trained again for it")
     show_metrics({scheme: metrics}, {scheme: output / "model"}, json)
