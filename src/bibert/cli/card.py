@@ -9,14 +9,15 @@ from bibert.cli.console import say
 from bibert.cli.options import ScoringOptions, with_option_groups
 from bibert.errors import require_extra
 from bibert.files import write_whole
+from bibert.models import DEFAULT
 
 
 @with_option_groups
 def card(
-    model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or a name on the Hub.")],
     data: ScoringOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
     title: Annotated[str, typer.Option(help="First line of the card.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,
     teacher: Annotated[
         Path | None, typer.Option("--teacher", "-t", help="Model folder of its teacher.", show_default=False)
     ] = None,

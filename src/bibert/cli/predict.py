@@ -16,6 +16,7 @@ import typer
 from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 from bibert.cli.options import with_option_groups
 from bibert.errors import BibertError
+from bibert.models import DEFAULT
 
 if TYPE_CHECKING:
     from bibert.scoring.rows import Reading, Scorer, Text
@@ -99,11 +100,13 @@ class FileOptions:
 
 @with_option_groups
 def predict(
-    model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or a name on the Hub.")],
     files: FileOptions,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.", show_default=False)
     ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A packed file, a name on the Hub, or sst2, which is in the package.")
+    ] = DEFAULT,
     pairs: Annotated[list[str] | None, _option("Second text of a pair, once for each TEXT.", "--pair")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every label.")] = False,
     prefix: Annotated[str, _option("Put before the names of the new columns, label and score.")] = "",
@@ -116,7 +119,7 @@ def predict(
 
     The rows of a file keep their form, columns and order, and get the columns label and score.
 
-    Example: bibert predict -m reviews.bibert "a gorgeous film" "dull"
+    Example: bibert predict "a gorgeous, witty film" "dull"
 
     Example: bibert predict -m reviews.bibert --input reviews.csv --output labelled.csv
     """

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bibert.errors import EngineError, ModelFileError
+from bibert.models import DEFAULT, shipped_file
 from bibert.packed import file
 from bibert.packed.schema import PackedConfig
 from bibert.runtime.engine import Encoded, Engine
@@ -28,11 +29,12 @@ Item = Row | Mapping[str, str]  # of a call: a text, two, or {"text": ..., "text
 Answer = Prediction | list[Prediction]
 
 
-def load(path_or_hub_id: Path | str, threads: int = 0, isa: str | None = None) -> "TextClassifier":
+def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None = None) -> "TextClassifier":
     """Load a packed model.
 
     Args:
-        path_or_hub_id: a packed file, a folder with exactly one, or "owner/name" or "owner/name@revision" on the Hub.
+        path_or_hub_id: a packed file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub, or
+            the name of a model that comes with the package: "sst2", the sentiment of English sentences.
         threads: how many threads work on a call; 0 is one for each CPU that this process may use.
         isa: the instructions to use, such as "avx2"; None takes what the variable BIBERT_ISA says, else the best.
 
@@ -41,7 +43,7 @@ def load(path_or_hub_id: Path | str, threads: int = 0, isa: str | None = None) -
         EngineError: the native library is missing, or this CPU does not have `isa`.
 
     Example:
-        classifier = bibert.load("sentiment.bibert")
+        classifier = bibert.load()
         classifier.predict(["a fine film", "a waste of time"])
         # [{"label": "positive", "score": 0.98}, {"label": "negative", "score": 0.99}]
     """
@@ -64,6 +66,8 @@ def find_file(path_or_hub_id: Path | str) -> Path:
         ModelFileError: there is none, or a folder has several.
     """
     path = Path(path_or_hub_id)
+    if isinstance(path_or_hub_id, str) and not path.exists() and (shipped := shipped_file(path_or_hub_id)):
+        return shipped
     if isinstance(path_or_hub_id, str) and is_hub_id(path_or_hub_id) and not path.exists():
         path = fetch(path_or_hub_id)
     if not path.is_dir():

@@ -12,6 +12,7 @@ import numpy as np
 
 from bibert.data.examples import Split
 from bibert.errors import ModelFileError
+from bibert.models import DEFAULT
 from bibert.runtime.classifier import TextClassifier, find_file, load
 from bibert.training.evaluate import confusion, score
 
@@ -82,8 +83,13 @@ def _opening(subject: Subject, classifier: TextClassifier, path: Path) -> str:
         f"A BERT with 1-bit weights, word embeddings and activations ({config.layers} layers, {config.hidden} "
         f"channels, {config.heads} heads; scheme `{about['scheme']}`) in one file of {path.stat().st_size:,} bytes, "
         f"tokenizer included. It answers with: {labels}.\n\n"
-        f"```sh\nbibert predict --model {subject.model} 'a text'\n```"
+        f"```sh\n{_command(subject.model)}\n```"
     )
+
+
+def _command(model: str) -> str:
+    """How to ask the model; the one in the package needs no name."""
+    return "bibert predict 'a text'" if model == DEFAULT else f"bibert predict --model {model} 'a text'"
 
 
 def _figures(subject: Subject, classifier: TextClassifier, logits: Any) -> str:
