@@ -74,3 +74,15 @@ def test_the_quickstart_table_of_the_readme_is_that_of_its_results_file():
         (row,) = rows_of(README, model)
         assert row[-1] == f"{100 * accuracy:.1f}", model
     assert f"{result['seconds']:.0f} s on two cores" in README
+
+
+FLAGSHIP = load_cells(RESULTS / "flagship.json")
+
+
+@pytest.mark.parametrize("cell", FLAGSHIP, ids=lambda cell: cell.scheme)
+def test_the_table_of_the_flagship_is_that_of_its_runs(cell):
+    teacher = next(one.score for one in FLAGSHIP if one.scheme == "full_precision")
+    curve = ", ".join(f"{step:,}: {100 * value:.1f}" for step, value in cell.evaluations)
+    entry = EXPERIMENTS.split("## 2026-11-16: the flagship", 1)[1].split("\n## ", 1)[0]
+    expected = [cell.origin["bits"], f"{cell.score:.2f}", f"{100 * cell.score / teacher:.1f}", f"{cell.steps:,}", curve]
+    assert [row[1:] for row in rows_of(entry, cell.scheme)] == [expected]
