@@ -86,3 +86,11 @@ def test_the_table_of_the_flagship_is_that_of_its_runs(cell):
     entry = EXPERIMENTS.split("## 2026-11-16: the flagship", 1)[1].split("\n## ", 1)[0]
     expected = [cell.origin["bits"], f"{cell.score:.2f}", f"{100 * cell.score / teacher:.1f}", f"{cell.steps:,}", curve]
     assert [row[1:] for row in rows_of(entry, cell.scheme)] == [expected]
+
+
+def test_the_readme_says_of_the_model_in_the_package_what_its_runs_say():
+    scores = {cell.scheme: cell.score for cell in FLAGSHIP}
+    shipped = ROOT / "src" / "bibert" / "models" / "sst2.bibert"
+    opening = README.split("## Install", 1)[0].replace("\n", " ")
+    assert f"{shipped.stat().st_size / 1e6:.1f} MB, {scores['bibert_plus']:.1f} % on SST-2's dev set" in opening
+    assert f"has {scores['full_precision']:.1f} %" in opening
