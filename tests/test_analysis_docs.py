@@ -37,6 +37,7 @@ def user_folder(tmp_path_factory, save_untrained):
     shutil.copytree(folder / "path/to/bert", folder / "runs/sst2/teacher/model")
     for name in ("checkpoint-1", "checkpoint-2"):
         save_untrained(folder / name, reviews.texts, scheme="bibert", **shape)
+    (folder / "dev.txt").write_text("\n".join(test.texts[:3]) + "\n", encoding="utf-8")
     save(pack(load_classifier(folder / "checkpoint-1"), max_length=32), folder / "sst2.bibert")
     return folder
 

@@ -34,7 +34,7 @@ def draw_theory(
 
 
 def _softmax(thresholds: Sequence[SoftmaxThreshold]) -> Panel:
-    line = Line(SIMULATED, [one.keys for one in thresholds], [one.threshold for one in thresholds], 1, 1)
+    line = Line(SIMULATED, [one.keys for one in thresholds], [one.threshold for one in thresholds], 5, 1)
     return Panel("Theorem 1: best threshold of a softmax", [line], "threshold τ", x_label="keys k", log="xy")
 
 
@@ -55,7 +55,7 @@ def _scores(size: int, models: Mapping[str, NDArray[np.float64]]) -> Panel:
 def _directions() -> Panel:
     bits = list(range(1, len(DIRECTION_ERROR) + 1))
     exact = [100 * direction_error(count) for count in bits]
-    lines = [Line(EXACT, bits, exact, 0, 0), Line(PAPER, bits, list(DIRECTION_ERROR), 3, 1)]
+    lines = [Line(EXACT, bits, exact, 0, 0), Line(PAPER, bits, list(DIRECTION_ERROR), 1, 1)]
     return Panel("Theorem 3: wrong directions", lines, "percent", x_label="bits Q")
 
 
@@ -63,6 +63,6 @@ def _quantiles() -> Panel:
     shares = [zeros_percent(row) for row in QUANTILES.rows]
     lines = [
         Line(EXACT, shares, [binary_entropy(share / 100) for share in shares], 0, 0),
-        Line(PAPER, shares, [float(row.entropy or 0) for row in QUANTILES.rows], 3, 1),
+        Line(PAPER, shares, [float(row.entropy or 0) for row in QUANTILES.rows], 1, 1),
     ]
     return Panel("Attention weights, some zero", lines, "entropy, bits", x_label="zeros, percent")
