@@ -6,7 +6,7 @@ is made of it is in `entropy` and `attention`.
 Shapes: B texts, T tokens, H heads, D head size, I intermediate. Truth values stand for bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,23 @@ from bibert.runtime import reference
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Batch = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_type_ids, (B, T) each
+
+
+class Matrices(Mapping[str, Flags]):
+    """Bits of matrices by name, read from the model whenever one is asked for: most who look at a pass never do."""
+
+    def __init__(self, names: Collection[str], read: Callable[[str], Flags]) -> None:
+        self._names = names
+        self._read = read
+
+    def __getitem__(self, name: str) -> Flags:
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True)
@@ -76,7 +93,7 @@ def _layer(packed: PackedModel, index: int, layer: reference.LayerTrace) -> Laye
         attended=layer.attention,
         context=by_head(layer.context, heads),
         ffn_hidden=layer.ffn_hidden,
-        weights={name: _matrix(packed, f"layers.{index}.{name}", inputs) for name, inputs in _inputs(packed).items()},
+        weights=_matrices(packed, index),
     )
 
 
@@ -85,11 +102,8 @@ def by_head(rows: Flags, heads: int) -> Flags:
     return rows.reshape(*rows.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def _inputs(packed: PackedModel) -> dict[str, int]:
+def _matrices(packed: PackedModel, index: int) -> Matrices:
     config = packed.config
-    same = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
-    return {**same, "attention_output": config.inner, "output": config.intermediate}
-
-
-def _matrix(packed: PackedModel, name: str, inputs: int) -> Flags:
-    return unpack_rows(packed.tensor(f"{name}.bits"), inputs)
+    inputs = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
+    inputs |= {"attention_output": config.inner, "output": config.intermediate}
+    return Matrices(inputs, lambda name: unpack_rows(packed.tensor(f"layers.{index}.{name}.bits"), inputs[name]))

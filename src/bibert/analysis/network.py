@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bibert.analysis.inside import Batch, Flags, Floats, Inside, LayerInside, by_head
+from bibert.analysis.inside import Batch, Flags, Floats, Inside, LayerInside, Matrices, by_head
 from bibert.errors import SchemeError
 from bibert.nn.layers import QuantLinear
 from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification
@@ -91,13 +91,13 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
     return (attention > 0 if scheme.is_quantized else attention >= 0) & keys
 
 
-def _weights(scheme: Scheme, block: BertLayer) -> dict[str, Flags]:
+def _weights(scheme: Scheme, block: BertLayer) -> Matrices:
     """The bits of the six matrices; none where a weight has more than one, or is the sum of two."""
-    if scheme.split or (scheme.is_quantized and scheme.bits.weight != 1):
-        return {}
-    return {name: _weight_bits(block.get_submodule(place)) for name, place in LINEARS.items()}
+    has_bits = not scheme.split and (scheme.bits.weight == 1 or not scheme.is_quantized)
+    return Matrices(LINEARS if has_bits else (), lambda name: _weight_bits(block.get_submodule(LINEARS[name])))
 
 
+@torch.no_grad()
 def _weight_bits(linear: nn.Module) -> Flags:
     assert isinstance(linear, QuantLinear)
     if linear.quantizer == "none":

@@ -10,7 +10,7 @@ from rich.table import Table
 from bibert.analysis.paper import DIRECTION_MARGINS
 from bibert.cli.console import evenly, print_json, print_table
 from bibert.cli.figures import FigureFile, check_figure, save_drawn
-from bibert.cli.heads import Head, Layer, one_head
+from bibert.cli.histories import Head, Layer, load_histories, of_head, one_head
 from bibert.cli.options import Json, TextOptions, with_option_groups
 from bibert.errors import DataError, require_extra
 from bibert.nn.schemes import get_scheme
@@ -54,10 +54,7 @@ def direction(
     if (teacher is None) != (not rows):
         raise DataError("--teacher and texts go together: give both for checkpoints, or neither for runs with a probe")
     histories = _of_runs(paths) if teacher is None else {"checkpoints": _of_checkpoints(paths, teacher, rows)}
-    one = one_head(layer, head)
-    if one is not None:
-        name = f"layer {one[0]}, head {one[1]}"
-        histories = {f"{title}, {name}": history.of_head(*one) for title, history in histories.items()}
+    histories = of_head(histories, one_head(layer, head))
     save_drawn(lambda: _draw(histories), output)
     if json:
         print_json({title: _as_json(history) for title, history in histories.items()})
@@ -67,14 +64,11 @@ def direction(
 
 
 def _of_runs(paths: Sequence[Path]) -> "dict[str, History]":
-    from bibert.analysis.history import load_history
-    from bibert.analysis.subject import titles
-
-    histories = [load_history(path) for path in paths]
-    for history in histories:
+    histories = load_histories(paths)
+    for history in histories.values():
         if not history.direction:
             raise DataError(f"{history.name}: was looked into only once so far; wait for a second look of its training")
-    return dict(zip(titles(histories), histories, strict=True))
+    return histories
 
 
 def _of_checkpoints(paths: Sequence[Path], teacher: Path, rows: "list[Row]") -> "History":

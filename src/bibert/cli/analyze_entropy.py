@@ -10,7 +10,7 @@ from rich.table import Table
 from bibert.analysis.entropy import HEADS, LAYERS
 from bibert.cli.console import evenly, print_json, print_table
 from bibert.cli.figures import FigureFile, check_figure, save_drawn
-from bibert.cli.heads import Head, Layer, one_head
+from bibert.cli.histories import Head, Layer, load_histories, of_head, one_head
 from bibert.cli.options import Json, TextOptions, with_option_groups
 from bibert.cli.subjects import load_subjects
 from bibert.errors import DataError, did_you_mean
@@ -102,16 +102,11 @@ def _by_head(title: str, found: "Entropies", site: str) -> Table:
 
 
 def _runs(paths: Sequence[Path], one: tuple[int, int] | None, output: Path | None, json: bool) -> None:
-    from bibert.analysis.history import load_history
-    from bibert.analysis.subject import titles
-
-    histories = [load_history(path) for path in paths]
-    found = dict(zip(titles(histories), histories, strict=True))
+    found = load_histories(paths)
     for title, history in found.items():
         if not history.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
-    if one is not None:
-        found = {f"{title}, layer {one[0]}, head {one[1]}": history.of_head(*one) for title, history in found.items()}
+    found = of_head(found, one)
     save_drawn(lambda: _draw_history(found), output)
     if json:
         print_json({title: _as_json(history) for title, history in found.items()})

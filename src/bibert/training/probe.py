@@ -50,21 +50,20 @@ class Probe(JsonLines):
         self.direction: DirectionProbe | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Look at the student that training starts from, or goes on from; it may have been noted before."""
-        if self.direction is None:
-            self._look_if_due(state, model)
+        """Look at the student that training starts from, or goes on from; that look may have been noted before."""
+        if self.direction is None and self._is_due(state):
+            seen, known = self.look(model), read_json_lines(self.path) if self.path.exists() else []
+            if all((event["stage"], event["step"]) != (self.stage, state.global_step) for event in known):
+                self.append(state.global_step, seen)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Look every so many steps."""
-        self._look_if_due(state, model)
+        if self._is_due(state):
+            self.append(state.global_step, self.look(model))
 
-    def _look_if_due(self, state: Any, model: BiBertForSequenceClassification) -> None:
+    def _is_due(self, state: Any) -> bool:
         """Looks are at multiples of `every` only, so that all movements are over equally many steps."""
-        if not state.is_world_process_zero or state.global_step % self.every:
-            return
-        seen, known = self.look(model), read_json_lines(self.path) if self.path.exists() else []
-        if all((event["stage"], event["step"]) != (self.stage, state.global_step) for event in known):
-            self.append(state.global_step, seen)
+        return bool(state.is_world_process_zero and state.global_step % self.every == 0)
 
     def look(self, model: BiBertForSequenceClassification) -> dict[str, Any]:
         """Entropies now, of a student whose activations have one bit, and how it moved since the last look."""

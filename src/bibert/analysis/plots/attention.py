@@ -56,7 +56,8 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
         _draw_lines(axes, one, matrix)
     cut = f", the first {MOST_TOKENS} of {len(tokens)} tokens" if len(tokens) > MOST_TOKENS else ""
     figure.suptitle(f"layer {layer}, head {head}{cut}: from queries (left) to keys (right)", fontsize="medium")
-    figure.supxlabel(_legend_of_lines(maps), fontsize="small")
+    of_weights = "weights: the darker and thicker, the larger, up to the largest of the head"
+    figure.supxlabel("\n".join(_legend(maps, of_weights, "bits: a line is a 1")), fontsize="small")
     return figure
 
 
@@ -80,7 +81,8 @@ def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None =
     bar = figure.colorbar(
         ScalarMappable(cmap=DARKER), ax=list(panels), location="bottom", shrink=0.5, aspect=40, pad=0.02
     )
-    bar.set_label(f"{_legend_of_colours(maps)}\n{_legend_of_images(len(maps[0].tokens))}")
+    of_colours = "; ".join(_legend(maps, "weight / largest of its head", "bit"))
+    bar.set_label(f"{of_colours}\n{_legend_of_images(len(maps[0].tokens))}")
     bar.outline.set_visible(False)
     return figure
 
@@ -100,22 +102,10 @@ def _layers_of(one: AttentionMap, layers: Sequence[int] | None) -> list[int]:
     return chosen
 
 
-def _legend_of_lines(maps: Sequence[AttentionMap]) -> str:
-    parts = []
-    if not all(one.is_bits for one in maps):
-        parts.append("weights: the darker and thicker, the larger, up to the largest of the head")
-    if any(one.is_bits for one in maps):
-        parts.append("bits: a line is a 1")
-    return "\n".join(parts)
-
-
-def _legend_of_colours(maps: Sequence[AttentionMap]) -> str:
-    parts = []
-    if not all(one.is_bits for one in maps):
-        parts.append("weight / largest of its head")
-    if any(one.is_bits for one in maps):
-        parts.append("bit")
-    return "; ".join(parts)
+def _legend(maps: Sequence[AttentionMap], of_weights: str, of_bits: str) -> list[str]:
+    """What is said of weights where a model has them, and of bits alike."""
+    kinds = {of_weights: not all(one.is_bits for one in maps), of_bits: any(one.is_bits for one in maps)}
+    return [words for words, is_there in kinds.items() if is_there]
 
 
 def _legend_of_images(tokens: int) -> str:
