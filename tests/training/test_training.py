@@ -105,6 +105,15 @@ def test_training_does_not_touch_the_teacher(teacher: Path, data: TextData, tmp_
     assert contents(teacher) == before
 
 
+def test_a_student_learns_on_with_all_it_has_learned(teacher: Path, data: TextData, tmp_path: Path):
+    distill(teacher, "bibert_plus", data, tmp_path / "first", SHORT)
+    still = replace(SHORT, learning_rate=1e-30, max_steps=1)
+    distill(teacher, "bibert_plus", data, tmp_path / "on", still, start=tmp_path / "first" / "model")
+    first, on = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "on"))
+    assert all(torch.equal(first[name], on[name]) for name in first)
+    assert any(first[name].any() for name in first if name.endswith(".threshold"))  # it had learned some
+
+
 @pytest.mark.parametrize("scheme", ["bibert", "baseline"])
 def test_the_same_seed_gives_the_same_weights(
     teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str

@@ -21,7 +21,8 @@ def distill(
     start: Annotated[
         str | None,
         typer.Option(
-            help="A full-precision BERT to make the student from, such as a shallower one; the teacher if not given.",
+            help="The BERT to make the student from, such as a shallower one, or a student that learns on; "
+            "the teacher if not given.",
             show_default=False,
         ),
     ] = None,

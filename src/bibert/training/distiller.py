@@ -27,7 +27,6 @@ from bibert.training.log import JsonLog
 from bibert.training.probe import Probe, probe_batch
 from bibert.training.recipe import Recipe
 from bibert.training.run import RunFolder, finish, finished_metrics, opened, request_of, save_stage
-from bibert.training.teacher import load_full_precision
 from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 
 
@@ -103,8 +102,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         data: labelled texts, with the teacher's labels.
         output: the run folder; the student will be in its `model/`.
         recipe: every hyper-parameter.
-        start: the full-precision BERT the student is made from, as deep as the teacher or a fraction of it; the
-            teacher itself if not given.
+        start: the BERT the student is made from, as deep as the teacher or a fraction of it: full precision, or a
+            student that learns on; the teacher itself if not given.
         probe_every: steps between two looks into the student (see `probe`); 0 for none.
         callbacks: of the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
@@ -151,9 +150,9 @@ def load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: R
     """The BERT a student is made from, where that is not the teacher.
 
     Raises:
-        CheckpointError: it is a student already, or its tokenizer gives other ids than the teacher's.
+        CheckpointError: its tokenizer gives other ids than the teacher's.
     """
-    classifier = load_full_precision(start, data, recipe)
+    classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
     mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     if mine != theirs:
         raise CheckpointError(
