@@ -31,7 +31,7 @@ from bibert import machine
 from bibert.cli.console import say, tracked
 from bibert.data.examples import Split, TextData
 from bibert.data.glue import load_glue
-from bibert.errors import BibertError, DataError, MissingExtraError
+from bibert.errors import BibertError, DataError, MissingExtraError, require_extra
 from bibert.rivals.alone import build_alone
 from bibert.rivals.blueprint import Blueprint
 from bibert.rivals.table import OURS, Rival, get_rivals
@@ -70,7 +70,8 @@ class Contender:
 def measure(packed: Path, teacher: Path, glue: Path, rounds: int) -> dict[str, Any]:
     """Build every contender, count its right answers, and let all take turns."""
     rivals = get_rivals(TEACHERS)
-    require_packages([*(name for rival in rivals for name in rival.packages), *PIP_NAMES, "matplotlib"])
+    require_packages([*(name for rival in rivals for name in rival.packages), *PIP_NAMES])
+    require_extra("plot", "the front")
     data, ours = load_glue("SST-2", glue), load(packed, threads=THREADS)
     check_labels(packed, ours.labels, data)
     check_labels(teacher, label_names_of(teacher), data)
@@ -241,7 +242,7 @@ def _time(name: str, timing: dict[str, Any]) -> str:
 
 def redraw(results: dict[str, Any]) -> None:
     """Put the table into the README and write the figure."""
-    require_packages(["matplotlib"])
+    require_extra("plot", "the front")
     from bibert.analysis.plots.front import Point, save_front
 
     text = README.read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from bibert.nn.config import BiBertConfig
 from bibert.nn.functional import Quantized, binarize_rows, bool_
 from bibert.nn.layers import QuantLinear, Shift
 from bibert.nn.loading import Classifier
-from bibert.nn.model import LINEARS, BiBertForSequenceClassification, ffn_input_quantizer
+from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating, ffn_input_quantizer
 from bibert.nn.schemes import ONE_BIT
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
@@ -169,7 +169,7 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
         _require_same_tokens(real, _text_encoder(packed).encode(_texts(rows)), rows.origin)
         groups.append((rows.origin, real))
     engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
-    with _evaluating(classifier.model) as network:
+    with _on_a_cpu(classifier.model) as network:
         for origin, group in groups:
             expected, few = _all_logits(network, group), group[:REFERENCE_ROWS]
             _require_same(expected, _all_logits(engine, group), f"{origin}: the engine")
@@ -288,20 +288,16 @@ def _generated_rows(packed: PackedModel) -> list[Row]:
 
 
 @contextmanager
-def _evaluating(model: BiBertForSequenceClassification) -> Iterator[Logits]:
+def _on_a_cpu(model: BiBertForSequenceClassification) -> Iterator[Logits]:
     """The network in eval mode on a CPU: there the row means were taken, and another device sums them otherwise."""
-    was_training = model.training
-    network = (model if model.device.type == "cpu" else copy.deepcopy(model).cpu()).eval()
+    network = model if model.device.type == "cpu" else copy.deepcopy(model).cpu()
 
     def logits(**batch: NDArray[np.int64]) -> Floats:
-        with torch.no_grad():
-            out: Floats = network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
+        out: Floats = network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
         return out
 
-    try:
+    with evaluating(network):
         yield logits
-    finally:
-        model.train(was_training)
 
 
 def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:

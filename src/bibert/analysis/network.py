@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bibert.analysis.inside import Batch, Flags, Floats, Inside, LayerInside, Matrices, by_head
 from bibert.errors import SchemeError
 from bibert.nn.layers import QuantLinear
-from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification
+from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, evaluating
 from bibert.nn.schemes import Scheme
 from bibert.nn.trace import LayerTrace, Trace
 
@@ -27,13 +27,10 @@ def inside_of_network(model: BiBertForSequenceClassification, batch: Batch) -> I
     return inside_of_trace(model, trace_of(model, {name: torch.from_numpy(array) for name, array in batch.items()}))
 
 
-@torch.no_grad()
 def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor]) -> Trace:
     """The trace of a pass in eval mode; the model is left in the mode it was in."""
-    was_training = model.training
-    model.eval()
-    trace: Trace = model(**{name: value.to(model.device) for name, value in inputs.items()}, trace=True).trace
-    model.train(was_training)
+    with evaluating(model):
+        trace: Trace = model(**{name: value.to(model.device) for name, value in inputs.items()}, trace=True).trace
     return trace
 
 

@@ -4,12 +4,11 @@ Schemes that split (BinaryBERT) start from a half-width ternary student; cutting
 weights are in `splitting`.
 """
 
-import torch
 from torch import Tensor
 
 from bibert.errors import SchemeError
 from bibert.nn.config import BiBertConfig, as_scheme
-from bibert.nn.model import BiBertForSequenceClassification
+from bibert.nn.model import BiBertForSequenceClassification, evaluating
 from bibert.nn.quantizers import EmaSymmetric, LearnedStep
 from bibert.nn.schemes import Scheme, half_width_ternary
 from bibert.nn.splitting import half_width, split_model
@@ -59,16 +58,13 @@ def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBer
 def calibrate(model: BiBertForSequenceClassification, batch: dict[str, Tensor]) -> None:
     """Set learned steps and moving ranges from the activations of one batch; other schemes are left as they are."""
     sites = [module for module in model.modules() if isinstance(module, EmaSymmetric | LearnedStep)]
-    was_training = model.training
-    model.eval()
     for site in sites:
         site.calibrating = True
-    with torch.no_grad():
+    with evaluating(model):
         if sites:
             model(**{name: value for name, value in batch.items() if name != "labels"})
     for site in sites:
         site.calibrating = False
-    model.train(was_training)
 
 
 def _empty(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:

@@ -5,6 +5,8 @@ Importing this module registers the model with the Auto classes. Making a studen
 `binarization`; reading checkpoints with all checks is in `loading`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,18 @@ LINEARS = {  # the names of a packed file, and where a block has them
     "intermediate": "intermediate.dense",
     "output": "output.dense",
 }
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode and no gradients inside the block; then the model is in the mode it was in, whatever happened."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from bibert.data.encoding import Collator, EncodedSplit, encode
 from bibert.data.examples import Split
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier
+from bibert.nn.model import evaluating
 
 Array = npt.NDArray[np.generic]
 Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the rows of a batch, and the batch
@@ -87,14 +88,11 @@ def predict_logits(
         )
     encoded = encode(split, tokenizer, min(max_length, model.config.max_position_embeddings))
     out = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
-    was_training = model.training
-    model.eval()
     batches = batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size)
-    for rows, batch in batches if watch is None else watch(batches, math.ceil(len(encoded) / batch_size)):
-        inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
-        with torch.no_grad():
+    with evaluating(model):
+        for rows, batch in batches if watch is None else watch(batches, math.ceil(len(encoded) / batch_size)):
+            inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
             out[rows] = model(**inputs).logits.cpu().numpy()
-    model.train(was_training)
     return out
 
 
