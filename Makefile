@@ -1,4 +1,4 @@
-# Every target makes the virtual environment it needs: a fresh clone, Python 3.11 or newer and pip are enough.
+# Every target makes the virtual environment it needs: a fresh clone, Python 3.11 or newer, pip and a C++17 compiler do.
 
 PYTHON ?= python3
 VENV ?= .venv

@@ -25,7 +25,7 @@ def history() -> History:
     ways = {"matching": share, "mismatching": share / 2, "matching_margin": margin, "mismatching_margin": 2 * margin}
     entropy = {**dict.fromkeys(SITES, heads), "ffn_hidden": np.full((3, 2), 0.5)}
     things = dict.fromkeys(("scores", "query", "key", "value"), ways)
-    return History("run", "bibert", [0, 50, 100], entropy, [50, 100], things)
+    return History("run", "bibert", ["query", "key", "value"], [0, 50, 100], entropy, [50, 100], things)
 
 
 def named_axes(figure):

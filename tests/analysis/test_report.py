@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,32 @@ def test_a_student_of_several_bits_says_why_nothing_is_seen(run, tmp_path):
     record = load_record(tmp_path)
     assert not record.has_bits
     assert report_page(record, Findings()).count("Only single bits can be looked at") == 2
+
+
+def test_a_split_student_says_how_it_is_counted(run, tmp_path):
+    from bibert.nn.binarization import binarize
+    from bibert.nn.loading import load_classifier
+
+    teacher = load_classifier(run / "model", overrides={"scheme": "full_precision"}).model
+    split = binarize(teacher, "binarybert_1-1-2")
+    split.save_pretrained(tmp_path / "model")
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["scheme"] = split.config.quantization.to_dict()
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    assert "count a split student by the shape of its teacher" in report_page(load_record(tmp_path), Findings())
+
+
+def test_a_file_of_a_scheme_of_ones_own_has_its_bits(run, tmp_path):
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    classifier = load_classifier(run / "model")
+    own = replace(classifier.model.config.quantization, name="mine")
+    classifier.model.config.scheme = own.to_dict()
+    path = tmp_path / "mine.bibert"
+    save(pack(classifier, max_length=16), path)
+    assert load_record(path).scheme == replace(get_scheme("bibert"), name="mine")
 
 
 def test_every_stage_of_a_training_has_its_line(run, tmp_path):

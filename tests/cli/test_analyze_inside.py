@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from bibert.nn.schemes import get_scheme
+
 FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
 SITES = ("query", "key", "value", "attention", "context")
 
@@ -18,7 +20,7 @@ def new_run(tmp_path):
     def write(name: str, scheme: str, attention: float, looks: int = 20) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "run.json").write_text(json.dumps({"request": {"scheme": {"name": scheme}}}))
+        (folder / "run.json").write_text(json.dumps({"request": {"scheme": get_scheme(scheme).to_dict()}}))
         lines = []
         for look in range(looks):
             heads = {site: [[0.9, 1.0], [0.8, 0.9]] for site in SITES} | {"attention": [[attention] * 2] * 2}
@@ -39,6 +41,13 @@ def test_entropy_of_a_file_and_a_folder_is_the_same(bibert, student, packed_file
     mine, other = facts.values()
     assert mine == other
     assert len(mine["attention"]) == len(mine["attention"][0]) == 2
+
+
+@pytest.mark.parametrize("command", ["entropy", "theory"])
+def test_the_model_in_the_package_is_known_by_its_name(bibert, command, capsys):
+    sizes = ["--samples", "10", "--rows", "8"] if command == "theory" else []
+    assert bibert("analyze", command, "sst2", "--text", "a fine film", *sizes, "--json") == 0
+    assert "bibert_plus" in capsys.readouterr().out
 
 
 def test_entropy_of_a_model_is_shown_by_layer_and_by_head(bibert, packed_file, tmp_path, capsys):

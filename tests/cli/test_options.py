@@ -69,3 +69,8 @@ def test_changes_are_read_as_toml_and_bare_words_as_strings():
 def test_a_change_without_key_or_value_is_refused(word):
     with pytest.raises(RecipeError, match="write KEY=VALUE"):
         parse_changes([word])
+
+
+def test_a_table_that_was_set_to_a_number_has_no_terms():
+    with pytest.raises(RecipeError, match=r"weights was set to 0.5 before"):
+        parse_changes(["weights=0.5", "weights.gold=1"])

@@ -77,6 +77,18 @@ def test_train_writes_every_loss_term_to_the_log(trained):
         assert all(f"loss_{term}" in line for line in losses)
 
 
+def test_the_teachers_recipe_keeps_its_own_settings(place):
+    recipe = replaced(place, "own.toml", 'extends = "teacher"\nmax_steps = 2\nseed = 7\nmax_length = 24\n')
+    words = ["train", place / "train.csv", "-c", place / "start", "-o", place / "own", "--teacher-recipe", recipe]
+    assert called([*words, "--max-length", "32", "--set", "max_steps=2"]) == 0
+    teacher, student = (
+        json.loads((place / "own" / part / "run.json").read_text())["request"]["recipe"]
+        for part in ("teacher", "student")
+    )
+    assert (teacher["seed"], teacher["max_length"]) == (7, 32)  # the option counts for both
+    assert (student["seed"], student["max_length"]) == (42, 32)
+
+
 def test_a_finished_run_answers_again_at_once(place, trained, capsys):
     words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", trained]
     assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place), "--json"]) == 0
@@ -88,9 +100,14 @@ def test_a_finished_run_answers_again_at_once(place, trained, capsys):
 
 def test_evaluate_gives_the_score_that_training_noted(place, trained, capsys):
     noted = json.loads((trained / "student" / "run.json").read_text())["metrics"]["dev_accuracy"]
-    words = ["evaluate", place / "dev.csv", "--model", trained / "student" / "model", "--max-length", "32", "--json"]
+    words = ["evaluate", place / "dev.csv", "--model", trained / "student" / "model", "--json"]
     assert called(words) == 0
-    assert json.loads(capsys.readouterr().out)["bibert"]["metrics"]["all_accuracy"] == noted
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["bibert"]["metrics"]["all_accuracy"] == noted
+    assert "texts cut after 32 tokens" in captured.err
+    for asked, cut in (("8", 8), ("100", POSITIONS)):
+        assert called([*words, "--max-length", asked]) == 0
+        assert f"texts cut after {cut} tokens" in capsys.readouterr().err
 
 
 def test_progress_goes_to_stderr_and_the_table_to_stdout(place, trained, capsys):
@@ -188,6 +205,10 @@ MISTAKES = {
     "unknown loss term": (
         lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--set", "weights.hiden=1"],
         "'hidden'",
+    ),
+    "unknown loss term of the student, before the teacher is trained": (
+        lambda p: ["train", p / "train.csv", "-c", p / "start", "--set", "weights.atention=1"],
+        "'attention'",
     ),
     "student to fine-tune": (
         lambda p: ["finetune", p / "train.csv", "-c", p / "run/student/model"],

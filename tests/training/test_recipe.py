@@ -73,6 +73,12 @@ def test_a_file_starts_from_the_preset_it_extends(write):
     assert recipe.norm_scope == "batch"
 
 
+def test_a_table_of_weights_changes_the_terms_that_it_names(write):
+    kept = load_recipe("released-cola").weights
+    assert load_recipe("released-cola", {"weights": {"gold": 0.3}}).weights == {**kept, "gold": 0.3}
+    assert load_recipe(write('extends = "released-cola"\nweights.mha = 2')).weights == {**kept, "mha": 2.0}
+
+
 def test_changes_go_on_top(write):
     assert load_recipe("paper-rte", {"seed": 7}).seed == 7
     assert load_recipe(write("seed = 3"), {"seed": 7}).seed == 7
@@ -134,7 +140,7 @@ def test_a_missing_file_is_refused_with_the_presets_there_are():
         ("max_steps", (-1,)),
         ("eval_every", (-1,)),
         ("patience", (-1,)),
-        ("seed", (-1,)),
+        ("seed", (-1, 2**32)),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_its_name(field: str, values: tuple):

@@ -1,14 +1,18 @@
 """A table of the paper on tiny data: what is run, what is kept, what the results file and the table say."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bibert.analysis.paper import TABLE_1, TABLE_2
-from bibert.errors import CheckpointError, RecipeError, SchemeError
+from bibert.data.glue import TASKS
+from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.nn.loading import load_classifier
-from bibert.training.reproduced import Cell, load_cells, markdown, mean_scores, printed
+from bibert.training.recipe import load_recipe
+from bibert.training.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
 from bibert.training.reproduction import Plan, collect, reproduce, write_results
 
 RECIPE = "learning_rate = 1e-3\nepochs = 1\nbatch_size = 16\nmax_length = 16\neval_every = 2\n"
@@ -118,7 +122,9 @@ def test_a_run_in_the_folder_of_another_task_is_refused(output, tmp_path):
 def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path):
     for broken, error in (
         (replace(plan, schemes=("bibert", "bibret")), SchemeError),
-        (replace(plan, recipe="cpu-{task}", tasks=("sst2", "qqp")), RecipeError),
+        (replace(plan, recipe="lost-{task}", tasks=("sst2", "qqp")), RecipeError),
+        (replace(plan, changes={"weights": {"atention": 1.0}}), RecipeError),
+        (replace(plan, glue=None, train_file="train_aug.tsv"), DataError),
     ):
         with pytest.raises(error):
             reproduce(broken, tmp_path / "runs", quiet)
@@ -130,6 +136,31 @@ def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
     cells = reproduce(changed, tmp_path / "runs", quiet)
     assert all(cell.augmented for cell in cells)
     assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
+
+
+def test_the_training_file_of_the_hub_is_not_augmented(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["data"]["train"] = Path("nyu-mll/glue/sst2/train").name
+    (run / "run.json").write_text(json.dumps(notes))
+    assert [cell.augmented for cell in collect(tmp_path)] == [False]
+
+
+@pytest.mark.parametrize("log", ["", '{"step": 1}\n', "\0\0\n"])
+def test_a_damaged_log_is_named(output, tmp_path, log):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    (run / "log.jsonl").write_text(log)
+    with pytest.raises(CheckpointError, match=r"bibert-1/log\.jsonl: .*move the run aside"):
+        list(collect(tmp_path))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_task_of_a_table_has_a_recipe(name):
+    columns = {column.partition("_")[0] for row in TABLES[name].rows for column in row.scores}
+    for task in columns:
+        assert load_recipe(f"cpu-{TASKS[task].name.lower()}")
 
 
 def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):

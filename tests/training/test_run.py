@@ -69,12 +69,43 @@ def test_the_same_request_may_come_back(tmp_path: Path):
 
 
 def test_a_run_that_never_reached_a_checkpoint_gives_way(tmp_path: Path):
-    with pytest.raises(CheckpointError, match="no such teacher"), opened(tmp_path, REQUEST):
-        raise CheckpointError("no such teacher")
-    (tmp_path / "log.jsonl").write_text("old\n")
+    with opened(tmp_path, REQUEST) as run:
+        run.log.write_text("old\n")
     with opened(tmp_path, {"command": "other"}) as run:
         assert json.loads(run.notes.read_text())["request"] == {"command": "other"}
         assert not run.log.exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "log.jsonl", "probe.jsonl", "model/config.json"])
+def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, name: str):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    with pytest.raises(CheckpointError, match="is not of a run, and a run would replace it"), opened(tmp_path, REQUEST):
+        pytest.fail("this is not ours")
+    assert path.read_text() == "{}"
+
+
+def test_content_that_is_known_may_have_another_name(tmp_path: Path):
+    def asked(teacher: str, sha256: str | None) -> dict:
+        return REQUEST | {"teacher": {"name": teacher, "sha256": sha256}}
+
+    with opened(tmp_path, asked("runs/teacher", "abc")):
+        hold_something(tmp_path)
+    with opened(tmp_path, asked("/moved/runs/teacher", "abc")):
+        pass
+    refusal = "teacher.sha256 was 'abc', now 'def'"
+    with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, asked("runs/teacher", "def")):
+        pytest.fail("this is another teacher")
+
+
+def test_what_has_no_digest_is_known_by_its_name(tmp_path: Path):
+    asked = REQUEST | {"teacher": {"name": "on-the-hub/bert", "sha256": None}}
+    other = REQUEST | {"teacher": {"name": "on-the-hub/other", "sha256": None}}
+    with opened(tmp_path, asked):
+        hold_something(tmp_path)
+    with pytest.raises(CheckpointError, match=r"teacher\.name was 'on-the-hub/bert'"), opened(tmp_path, other):
+        pytest.fail("this is another teacher")
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "null"])

@@ -114,6 +114,17 @@ def test_a_student_learns_on_with_all_it_has_learned(teacher: Path, data: TextDa
     assert any(first[name].any() for name in first if name.endswith(".threshold"))  # it had learned some
 
 
+def test_a_student_that_learns_on_keeps_its_measured_ranges(teacher: Path, data: TextData, tmp_path: Path):
+    distill(teacher, "q2bert", data, tmp_path / "first", SHORT)
+    still = replace(SHORT, learning_rate=1e-30, max_steps=1)
+    distill(teacher, "q2bert", data, tmp_path / "on", still, start=tmp_path / "first" / "model")
+    first, on = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "on"))
+    ranges = [name for name in first if name.endswith(".range")]
+    assert ranges
+    for name in ranges:  # one step of a moving average, not the maximum of one batch
+        assert torch.isclose(on[name], first[name], rtol=0.02)
+
+
 @pytest.mark.parametrize("scheme", ["bibert", "baseline"])
 def test_the_same_seed_gives_the_same_weights(
     teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str

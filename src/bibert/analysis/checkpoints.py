@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from bibert.analysis.direction import DirectionProbe
 from bibert.analysis.history import History, stacked
+from bibert.analysis.movement import distilled_by
 from bibert.analysis.network import trace_of
-from bibert.analysis.subject import MOST_TOKENS
-from bibert.data.encoding import Collator, encode
-from bibert.data.examples import Split
+from bibert.analysis.subject import MOST_TOKENS, encode_rows, padded
 from bibert.distill.objective import match_layers
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier, load_classifier
@@ -28,25 +28,21 @@ def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row
         raise DataError(f"{len(checkpoints)} checkpoint was given; a movement needs two or more, in their order")
     steps, taught = _steps(checkpoints), load_classifier(teacher)
     batch = _batch(taught, rows)
-    probe, moves, scheme = None, [], ""
+    probe, moves, scheme = None, [], taught.model.config.quantization
     for checkpoint in checkpoints:
         student = load_classifier(checkpoint).model
-        scheme = student.config.quantization.name
+        scheme = student.config.quantization
         if probe is None:
             probe = DirectionProbe(trace_of(taught.model, batch), match_layers(student, taught.model))
         moved = probe(trace_of(student, batch))
         moves += [] if moved is None else [{thing: vars(tables) for thing, tables in moved.items()}]
-    return History(checkpoints[-1].name, scheme, (), {}, steps[1:], stacked(moves))
+    return History(checkpoints[-1].name, scheme.name, distilled_by(scheme), (), {}, steps[1:], stacked(moves))
 
 
 def _batch(teacher: Classifier, rows: Sequence[Row]) -> dict[str, Tensor]:
-    pairs = [row if isinstance(row, tuple) else (row, "") for row in rows]
-    seconds = tuple(second for _, second in pairs) if any(isinstance(row, tuple) for row in rows) else None
-    split = Split(tuple(first for first, _ in pairs), seconds, (0.0,) * len(rows), "texts")
-    encoded = encode(split, teacher.tokenizer, min(MOST_TOKENS, teacher.model.config.max_position_embeddings))
-    batch = Collator(teacher.tokenizer.pad_token_id)([encoded[row] for row in range(len(encoded))])
-    batch.pop("labels")
-    return batch
+    most = min(MOST_TOKENS, teacher.model.config.max_position_embeddings)
+    batch = padded(encode_rows(teacher.tokenizer, most, rows))
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 def _steps(checkpoints: Sequence[Path]) -> list[int]:

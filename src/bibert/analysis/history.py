@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bibert.analysis.movement import distilled_by
 from bibert.errors import DataError
 from bibert.files import read_json_lines
+from bibert.nn.schemes import Scheme
 
 # The files of a run folder that are read here and in a report; `training.run` has the whole list.
 NOTES = "run.json"
@@ -31,6 +33,7 @@ class History:
     Attributes:
         name: the run folder.
         scheme: the name of its scheme.
+        asked: which of `movement.THINGS` its training matches with the teacher's.
         steps: the optimizer step of each look with entropies.
         entropy: (looks, layers, heads) or (looks, layers) for each name of `entropy.Entropies`.
         moves: the step of each look that knows how the student moved since the one before.
@@ -39,6 +42,7 @@ class History:
 
     name: str
     scheme: str
+    asked: Sequence[str]
     steps: Sequence[int]
     entropy: Mapping[str, Floats]
     moves: Sequence[int]
@@ -80,7 +84,8 @@ def load_history(run: Path) -> History:
         events = read_json_lines(path)
         last = [event for event in events if event["stage"] == events[-1]["stage"]]
         notes = json.loads((run / NOTES).read_text(encoding="utf-8"))
-        return History(run.name, notes["request"]["scheme"]["name"], *_entropies(last), *_movements(last))
+        scheme = Scheme.from_dict(notes["request"]["scheme"])
+        return History(run.name, scheme.name, distilled_by(scheme), *_entropies(last), *_movements(last))
     except (ValueError, KeyError, TypeError, IndexError, FileNotFoundError) as error:
         raise DataError(f"{run}: {PROBE} or {NOTES} is not what a training writes ({error!r}); train again") from error
 

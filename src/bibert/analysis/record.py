@@ -5,14 +5,14 @@ Nothing is computed here and no torch is needed; a report is made of it in `page
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bibert.analysis.architecture import CONFIG_NAME, Architecture
 from bibert.analysis.history import LOG, MODEL, NOTES, PROBE, History, load_history
 from bibert.analysis.packed_cost import architecture_of
-from bibert.errors import DataError
+from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
@@ -30,7 +30,7 @@ class Record:
         name: the file or the run folder.
         model: where the model itself is; None for a run that has none yet.
         scheme: how it is quantized.
-        architecture: its shape; None where there is no model yet.
+        architecture: its shape; None where there is no model yet, and for a split one, which no rule counts.
         labels: names of its classes; one name for a score.
         data: name, digest and the like of what it was trained on.
         recipe: every hyper-parameter.
@@ -86,7 +86,7 @@ def _of_run(folder: Path) -> Record:
             name=folder.name,
             model=model if has_model else None,
             scheme=scheme,
-            architecture=Architecture.from_config(model) if has_model else None,
+            architecture=Architecture.from_config(model) if has_model and not scheme.split else None,
             labels=_labels(model) if has_model else (),
             data=request["data"],
             recipe=request["recipe"],
@@ -104,13 +104,23 @@ def _labels(model: Path) -> tuple[str, ...]:
     return tuple(names[label] for label in sorted(names, key=int))
 
 
+def _scheme_of(packed: PackedModel) -> Scheme:
+    """The scheme that a file names; where it is a user's own, BiBERT's with what the file has besides."""
+    name = str(packed.about.get("scheme", "bibert"))
+    try:
+        return get_scheme(name)
+    except SchemeError:
+        file, known = packed.config, get_scheme("bibert")
+        return replace(known, name=name, thresholds=file.thresholds, score_thresholds=file.score_thresholds)
+
+
 def _of_file(path: Path) -> Record:
     packed = file.load(path)
     about = packed.about
     return Record(
         name=path.name,
         model=path,
-        scheme=get_scheme(str(about.get("scheme", "bibert"))),
+        scheme=_scheme_of(packed),
         architecture=architecture_of(packed.config),
         labels=packed.labels,
         data=about.get("data", {}),

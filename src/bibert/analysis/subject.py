@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from bibert.packed import file
 from bibert.runtime.classifier import find_file
 from bibert.runtime.engine import Encoded
 from bibert.runtime.text import Row, TextEncoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 MOST_TOKENS = 128  # of a text that a folder reads if nothing else is said; a packed file has its own limit
 BATCH = 32  # texts that are read at a time
@@ -54,7 +57,7 @@ class Subject:
     def read(self, row: Row) -> Reading:
         """Read one text, or pair of texts."""
         [encoded] = self.encode([row])
-        return Reading(tuple(self.tokens_of(encoded.ids.tolist())), self.look(_padded([encoded])))
+        return Reading(tuple(self.tokens_of(encoded.ids.tolist())), self.look(padded([encoded])))
 
     def insides(self, rows: Sequence[Row]) -> Iterator[Inside]:
         """Read any number of texts, some at a time.
@@ -65,7 +68,7 @@ class Subject:
         if not rows:
             raise DataError("no text to read; give at least one")
         for start in range(0, len(rows), BATCH):
-            yield self.look(_padded(self.encode(rows[start : start + BATCH])))
+            yield self.look(padded(self.encode(rows[start : start + BATCH])))
 
 
 def load_subject(path: str | Path, max_length: int = MOST_TOKENS) -> Subject:
@@ -100,20 +103,22 @@ def _from_folder(folder: Path, max_length: int) -> Subject:
 
     classifier = load_classifier(folder)
     model, tokenizer = classifier.model, classifier.tokenizer
-    most = min(max_length, model.config.max_position_embeddings)
-
-    def encode(rows: Sequence[Row]) -> list[Encoded]:
-        texts = [(row,) if isinstance(row, str) else row for row in rows]
-        read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
-        ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
-        return [Encoded(*row) for row in zip(ids, types, strict=True)]
-
+    encode = partial(encode_rows, tokenizer, min(max_length, model.config.max_position_embeddings))
     name = folder.parent.name if folder.name == MODEL else folder.name
     scheme = model.config.quantization.name
     return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
 
 
-def _padded(encoded: Sequence[Encoded]) -> Batch:
+def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[Row]) -> list[Encoded]:
+    """Token ids of texts and pairs, which may stand side by side, cut at `most` tokens."""
+    texts = [(row,) if isinstance(row, str) else row for row in rows]
+    read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
+    ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
+    return [Encoded(*row) for row in zip(ids, types, strict=True)]
+
+
+def padded(encoded: Sequence[Encoded]) -> Batch:
+    """Rows of token ids as one batch."""
     shape = (len(encoded), max(len(row.ids) for row in encoded))
     batch = {name: np.zeros(shape, np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     for place, row in enumerate(encoded):

@@ -13,7 +13,6 @@ from bibert.cli.figures import FigureFile, check_figure, save_drawn
 from bibert.cli.histories import Head, Layer, load_histories, of_head, one_head
 from bibert.cli.options import Json, TextOptions, with_option_groups
 from bibert.errors import DataError, require_extra
-from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,11 +87,8 @@ def _as_json(history: "History") -> dict[str, Any]:
 
 
 def _table(title: str, history: "History") -> Table:
-    from bibert.analysis.movement import distilled_by
-
-    asked = distilled_by(get_scheme(history.scheme))
     name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"
-    things = [f"{thing} *" if thing in asked else thing for thing in history.direction]
+    things = [f"{thing} *" if thing in history.asked else thing for thing in history.direction]
     table = Table("step", *things, title=name, title_justify="left")
     for look in evenly(len(history.moves)):
         cells = [_cell(fields, look) for fields in history.direction.values()]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @with_option_groups
 def entropy(
     models: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="MODEL|RUN...", help="Packed files and model folders, or run folders with a probe."),
     ],
     texts: TextOptions,
@@ -62,7 +62,7 @@ def entropy(
         _runs(models, one, output, json)
 
 
-def _models(paths: Sequence[Path], rows: "list[Row]", site: str, output: Path | None, json: bool) -> None:
+def _models(paths: Sequence[str], rows: "list[Row]", site: str, output: Path | None, json: bool) -> None:
     from bibert.analysis.entropy import entropies
 
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
@@ -101,7 +101,7 @@ def _by_head(title: str, found: "Entropies", site: str) -> Table:
     return table
 
 
-def _runs(paths: Sequence[Path], one: tuple[int, int] | None, output: Path | None, json: bool) -> None:
+def _runs(paths: Sequence[str], one: tuple[int, int] | None, output: Path | None, json: bool) -> None:
     found = load_histories(paths)
     for title, history in found.items():
         if not history.entropy:

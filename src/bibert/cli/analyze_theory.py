@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +32,7 @@ BITS = range(1, 9)
 def theory(
     texts: TextOptions,
     models: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="[MODEL...]", help="Trained students: their scores over Theorem 2's.", show_default=False
         ),
@@ -125,7 +124,7 @@ def _scores_of(name: str, probabilities: "NDArray[np.float64]") -> dict[str, Any
     }
 
 
-def _shares(models: list[Path], rows: "list[Row]") -> "dict[str, NDArray[np.float64]]":
+def _shares(models: list[str], rows: "list[Row]") -> "dict[str, NDArray[np.float64]]":
     """The scores of models on texts, by title."""
     if bool(models) != bool(rows):
         raise DataError("models and texts go together: give both to see trained scores, or neither")

@@ -28,12 +28,12 @@ def one_head(layer: int | None, head: int | None) -> tuple[int, int] | None:
     return layer, head
 
 
-def load_histories(runs: Sequence[Path]) -> "dict[str, History]":
+def load_histories(runs: Sequence[str | Path]) -> "dict[str, History]":
     """What was seen in each run, by title."""
     from bibert.analysis.history import load_history
     from bibert.analysis.subject import titles
 
-    histories = [load_history(run) for run in runs]
+    histories = [load_history(Path(run)) for run in runs]
     return dict(zip(titles(histories), histories, strict=True))
 
 

@@ -185,12 +185,16 @@ class TrainingOptions:
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write a TensorBoard log.")] = False
 
     def load(self) -> "Recipe":
-        """The preset or file, then --set, then the options that were given."""
+        """The preset or file, changed as `given` says."""
         from bibert.training.recipe import load_recipe
 
+        return load_recipe(self.recipe, self.given())
+
+    def given(self) -> dict[str, Any]:
+        """What was asked to be changed: --set, then the options that were given."""
         shortcuts = ("learning_rate", "epochs", "batch_size", "max_length", "seed")
-        given = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
-        return load_recipe(self.recipe, parse_changes(self.changes or []) | given)
+        options = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
+        return parse_changes(self.changes or []) | options
 
     def trainer_arguments(self) -> dict[str, Any]:
         """What changes in the Trainer's arguments."""
@@ -215,10 +219,12 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
         if not (key and value):
             raise RecipeError(f"--set {change!r}: write KEY=VALUE, such as --set learning_rate=2e-4")
         section, dot, term = key.partition(".")
-        if dot:
-            parsed.setdefault(section, {})[term] = _value(value)
-        else:
+        if not dot:
             parsed[key] = _value(value)
+        elif isinstance(table := parsed.setdefault(section, {}), dict):
+            table[term] = _value(value)
+        else:
+            raise RecipeError(f"--set {change!r}: {section} was set to {table!r} before; change its terms one by one")
     return parsed
 
 

@@ -38,21 +38,23 @@ def train(
     require_extra("train", "bibert train")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
-    from bibert.training.distiller import distill
+    from bibert.training.distiller import distill, stage_objectives
     from bibert.training.recipe import load_recipe
     from bibert.training.teacher import finetune
 
     quiet_libraries()
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
-    shared = {"max_length": recipe.max_length, "seed": recipe.seed}
+    shared = {name: value for name, value in training.given().items() if name in ("max_length", "seed")}
+    teachers = load_recipe(teacher_recipe, shared)
+    stage_objectives(row, recipe)  # a wrong weight is found now, not when the teacher is trained
     texts = data.load_and_report()
     folders = {"teacher": output / "teacher" / "model", scheme: output / "student" / "model"}
     taught = finetune(
         checkpoint,
         texts,
         output / "teacher",
-        load_recipe(teacher_recipe, shared),
+        teachers,
         callbacks=[TrainingProgress("teacher")],
         **arguments,
     )

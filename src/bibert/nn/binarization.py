@@ -58,13 +58,16 @@ def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBer
 def calibrate(model: BiBertForSequenceClassification, batch: dict[str, Tensor]) -> None:
     """Set learned steps and moving ranges from the activations of one batch; other schemes are left as they are."""
     sites = [module for module in model.modules() if isinstance(module, EmaSymmetric | LearnedStep)]
+    if not sites:
+        return
     for site in sites:
         site.calibrating = True
-    with evaluating(model):
-        if sites:
+    try:
+        with evaluating(model):
             model(**{name: value for name, value in batch.items() if name != "labels"})
-    for site in sites:
-        site.calibrating = False
+    finally:
+        for site in sites:
+            site.calibrating = False
 
 
 def _empty(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:

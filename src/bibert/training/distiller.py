@@ -195,6 +195,8 @@ def _next_student(course: _Course, before: Classifier | None, number: int) -> Cl
         model = split_student(before.model, course.scheme)
     else:
         return before
+    if course.start.model.config.quantization == course.scheme:  # a student that learns on has its steps and ranges
+        return Classifier(model, tokenizer)
     rows = [course.data.train[i] for i in range(min(course.recipe.batch_size, len(course.data.train)))]
     calibrate(model, Collator(tokenizer.pad_token_id)(rows))
     return Classifier(model, tokenizer)

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bibert.errors import RecipeError, did_you_mean
 
 PRESETS_FILE = "presets.toml"
+SEEDS = 2**32  # numpy takes no greater one
 # Fields, what holds for them, and the same in words.
 RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
@@ -25,10 +26,11 @@ RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     ),
     (("warmup", "dropout"), lambda value: 0 <= value < 1, "from 0 to below 1"),
     (
-        ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience", "seed"),
+        ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience"),
         lambda value: 0 <= value < math.inf,
         "0 or more, and finite",
     ),
+    (("seed",), lambda value: 0 <= value < SEEDS, f"from 0 to below {SEEDS}"),
 )
 
 
@@ -92,7 +94,10 @@ class Recipe:
         return asdict(self) | {"weights": dict(self.weights)}
 
     def with_changes(self, changes: Mapping[str, Any], where: str) -> "Recipe":
-        """A copy with some fields changed, checked for names and types; `where` begins the error message."""
+        """A copy with some fields changed, checked for names and types; `where` begins the error message.
+
+        A table of weights changes the terms that it names and leaves the others.
+        """
         types = get_type_hints(Recipe)
         checked = {}
         for name, value in changes.items():
@@ -100,7 +105,7 @@ class Recipe:
                 known = [f.name for f in fields(Recipe)]
                 raise RecipeError(f"{where}: unknown key {name!r}; {did_you_mean(name, known)}")
             checked[name] = _checked(value, types[name], f"{where}: {name}")
-        return replace(self, **checked)
+        return replace(self, **checked | {"weights": {**self.weights, **checked.get("weights", {})}})
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:

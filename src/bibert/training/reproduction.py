@@ -6,10 +6,10 @@
     OUTPUT/table.md             the same beside the paper's figures
 
 A run that is finished is not run again and a killed one goes on, so the same call collects what is there and trains
-what is missing. Several processes may share one OUTPUT if they have different schemes, seeds or tasks to train.
+what is missing. Several processes may share one OUTPUT if they have different tasks to train, or different schemes or
+seeds of a task whose teacher is finished.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ from transformers import TrainerCallback
 from bibert import machine
 from bibert.data.examples import TextData
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
-from bibert.errors import CheckpointError
-from bibert.files import write_whole
+from bibert.errors import CheckpointError, DataError, one_line
+from bibert.files import read_json_lines, write_whole
 from bibert.nn.config import BiBertConfig, as_scheme
 from bibert.nn.schemes import get_scheme
 from bibert.training.checkpoints import read_json
-from bibert.training.distiller import distill
+from bibert.training.distiller import distill, stage_objectives
 from bibert.training.recipe import Recipe, load_recipe
 from bibert.training.reproduced import TEACHER, Cell, get_table, markdown, save_cells
 from bibert.training.run import RunFolder, finished_metrics, provenance
@@ -78,11 +78,19 @@ class Plan:
         return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, self.train_file)
 
     def check(self) -> None:
-        """Find what is wrong with the plan before an hour is spent on its first run."""
-        for scheme in self.schemes:
-            get_scheme(scheme)
+        """Find what is wrong with the plan before an hour is spent on its first run.
+
+        Raises:
+            BibertError: what the first run that it spoils would say.
+        """
+        if self.glue is None and self.train_file != TRAIN_FILE:
+            raise DataError(f"{self.train_file} needs the folder of GLUE's TSV files; give the folder too")
         for task in self.tasks:
             self.teachers_recipe(task)
+            for seed in self.seeds:
+                recipe = self.students_recipe(task, seed)
+                for scheme in self.schemes:
+                    stage_objectives(get_scheme(scheme), recipe)
 
 
 def _for_task(name: str, task: str) -> str:
@@ -156,13 +164,13 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         )
     scheme = as_scheme(request.get("scheme", TEACHER))
     metric = f"eval_dev_{TASKS[task].metrics[0]}"
-    evaluations = _evaluations(run.log, metric)
+    evaluations = _evaluations(run, metric)
     best = max(evaluations, key=lambda point: point[1])
     shape = BiBertConfig.from_pretrained(run.model)
     return Cell(
         task=task,
         scheme=scheme.name,
-        augmented=request["data"]["train"] != TRAIN_FILE,
+        augmented=Path(request["data"]["train"]).stem != Path(TRAIN_FILE).stem,  # the Hub's files have no suffix
         metrics=known["metrics"],
         best_step=best[0],
         evaluations=evaluations,
@@ -180,9 +188,13 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     )
 
 
-def _evaluations(log: Path, metric: str) -> list[tuple[int, float]]:
+def _evaluations(run: RunFolder, metric: str) -> list[tuple[int, float]]:
     """Step and metric of each evaluation of the last stage; the final one repeats the best."""
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    last = events[-1]["stage"]
-    points = [(event["step"], event[metric]) for event in events if event["stage"] == last and metric in event]
+    try:
+        events = [event for event in read_json_lines(run.log) if metric in event]
+        points = [(event["step"], event[metric]) for event in events if event["stage"] == events[-1]["stage"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{run.log}: is damaged ({one_line(error)}); move the run aside") from error
+    if not points:
+        raise CheckpointError(f"{run.log}: has no evaluation, although the run is finished; move the run aside")
     return points[:-1] if len(points) > 1 else points

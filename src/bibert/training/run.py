@@ -101,6 +101,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
         if run.holds_something():
             _check_same_request(run, request)
         else:
+            _refuse_foreign_files(run)
             for path in (run.log, run.probe):
                 path.unlink(missing_ok=True)
             write_json(run.notes, {"request": request, **machine.about(PACKAGES)})
@@ -110,6 +111,16 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
             if not run.holds_something():
                 _clear_away(run, new_folders)
             raise
+
+
+def _refuse_foreign_files(run: RunFolder) -> None:
+    """A run replaces what a failed run left, and nothing else of the same name."""
+    notes = read_json(run.notes)
+    ours = isinstance(notes, dict) and "request" in notes
+    left = () if ours else (run.notes, run.log, run.probe)
+    for path in (run.model, *left):  # a model of ours has a manifest, so it is not here
+        if path.exists():
+            raise CheckpointError(f"{path}: is not of a run, and a run would replace it; choose another output folder")
 
 
 def _clear_away(run: RunFolder, new_folders: Sequence[Path]) -> None:
@@ -129,12 +140,19 @@ def is_main_process() -> bool:
 def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
     before, now = _flat(_request_of(run)), _flat(json.loads(json.dumps(request)))
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
-    if changed:
-        key = changed[0]
+    names = _names_of_known_content(before) & _names_of_known_content(now)
+    if not names.issuperset(changed):
+        key = changed[0]  # a name where there is one, which says more than a digest
         raise CheckpointError(
             f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
             "choose another output folder, or delete this one"
         )
+
+
+def _names_of_known_content(request: Mapping[str, Any]) -> set[str]:
+    """What may differ between equal requests: names of data and models whose digests stand beside them."""
+    places = [key.removesuffix("sha256") for key, value in request.items() if key.endswith(".sha256") and value]
+    return {f"{place}{name}" for place in places for name in ("name", "source", "train")}
 
 
 def _request_of(run: RunFolder) -> Any:

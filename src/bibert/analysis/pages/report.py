@@ -136,10 +136,12 @@ def _attention(record: Record, findings: Findings) -> Section:
 
 
 def _cost(record: Record) -> Section:
-    if record.architecture is None:
-        return Section("Cost", "There is no model yet.")
     if record.scheme.kept:
         return Section("Cost", f"The rules count no scheme that keeps {' and '.join(record.scheme.kept)} as it is.")
+    if record.scheme.split:
+        return Section("Cost", "The rules count a split student by the shape of its teacher: bibert analyze cost.")
+    if record.architecture is None:
+        return Section("Cost", "There is no model yet.")
     tokens = min(TOKENS, record.architecture.positions)
     found = cost_of(record.architecture, record.scheme, tokens)
     size, flops = found.size, found.flops
