@@ -14,7 +14,8 @@ from bibert.errors import CheckpointError, NumericError, RecipeError, SchemeErro
 from bibert.export import pack, verify
 from bibert.nn.functional import binarize_rows
 from bibert.nn.loading import Classifier, load_classifier
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.packable import why_not_packable
+from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE
 from bibert.packed.bits import unpack_rows
 from bibert.packed.file import load, save
 from bibert.packed.header import Description
@@ -26,7 +27,7 @@ from bibert.runtime.text import TextEncoder
 TEXTS = ("a good film", "a bad film that nobody saw", "it was so good", "it was bad, so bad " * 20, "")
 PAIRS = ("really", "why is it so bad", "a film", "good", "it")
 ROWS = Split(TEXTS, None, (0, 1, 0, 1, 1), "reviews.csv")
-BITWISE = [name for name, scheme in SCHEMES.items() if scheme.is_bitwise]
+PACKABLE = [name for name, scheme in SCHEMES.items() if why_not_packable(scheme) is None]
 
 
 @pytest.fixture(scope="module")
@@ -147,13 +148,13 @@ def test_the_tokenizer_is_compact_and_leaves_cutting_and_padding_to_the_runtime(
     assert raw == json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-@pytest.mark.parametrize("name", BITWISE)
-def test_every_bitwise_scheme_can_be_packed(new_classifier, name):
+@pytest.mark.parametrize("name", PACKABLE)
+def test_every_packable_scheme_can_be_packed(new_classifier, name):
     packed = pack(new_classifier(scheme=name), ROWS, max_length=32)
     assert packed.about["scheme"] == name
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in BITWISE])
+@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in PACKABLE])
 def test_every_other_scheme_is_refused_by_name(new_classifier, name):
     with pytest.raises(SchemeError) as caught:
         pack(new_classifier(scheme=name), max_length=16)
@@ -178,7 +179,7 @@ def test_the_reason_is_given_for(new_classifier, name, reason):
     ("changes", "reason"),
     [
         ({"kept": ("mha", "pooler")}, "it keeps mha and pooler in full precision, the file holds bits"),
-        ({"split": True}, "every weight is the sum of two"),
+        ({"split": True, "schedule": TWO_STAGES_TWICE}, "every weight is the sum of two"),
         ({"weight": "bwn"}, "it quantizes by bwn, sign, sign"),
         ({"ffn_activation": "relu"}, "its second FFN layer takes sign after relu"),
         ({"ffn_input": "bool"}, "its second FFN layer takes bool after gelu"),

@@ -24,6 +24,7 @@ LIGHT_MODULES = [
     "bibert.data.examples",
     "bibert.data.glue",
     "bibert.data.tables",
+    "bibert.nn.packable",
     "bibert.nn.schemes",
     "bibert.packed.file",
     "bibert.rivals.benchmark",

@@ -27,8 +27,8 @@ from bibert.nn.config import BiBertConfig
 from bibert.nn.functional import Quantized, binarize_rows, bool_
 from bibert.nn.layers import QuantLinear, Shift
 from bibert.nn.loading import Classifier
-from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating, ffn_input_quantizer
-from bibert.nn.schemes import ONE_BIT
+from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
+from bibert.nn.packable import ffn_levels, why_not_packable
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
@@ -46,9 +46,6 @@ SHIFTS = {  # sites of thresholds, and where a block has them
     "ffn_hidden": "output.input_shift",
 }
 NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
-# What stands in front of the second FFN layer, and the levels the file has for it. `sign` and `bool` are expressible
-# only without an activation before them: the sign of a computed GELU or ReLU is not the sign of its input.
-FFN_LEVELS = {("gelu_sign", "gelu"): "sign", ("sign", "linear"): "sign", ("bool", "linear"): "bool"}
 
 ROWS_PER_CHUNK = 4096  # of a weight at a time, so that the word embedding needs little memory
 BATCH_SIZE = 32
@@ -103,8 +100,9 @@ def config_of(config: BiBertConfig) -> PackedConfig:
         SchemeError: the file has no way to express the scheme.
         CheckpointError: a size is beyond the limits of the file.
     """
-    if reason := _why_not(config):
-        raise SchemeError(f"scheme {config.quantization.name!r} cannot be packed: {reason}; pack a 'bibert' student")
+    scheme = config.quantization
+    if reason := why_not_packable(scheme):
+        raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a 'bibert' student")
     try:
         return PackedConfig(
             layers=config.num_hidden_layers,
@@ -117,9 +115,9 @@ def config_of(config: BiBertConfig) -> PackedConfig:
             token_types=config.type_vocab_size,
             labels=config.num_labels,
             norm_eps=float(config.layer_norm_eps),
-            thresholds=config.quantization.thresholds,
-            score_thresholds=config.quantization.score_thresholds,
-            ffn_levels=FFN_LEVELS[_ffn(config)],
+            thresholds=scheme.thresholds,
+            score_thresholds=scheme.score_thresholds,
+            ffn_levels=ffn_levels(scheme),
         )
     except ModelFileError as error:
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
@@ -175,27 +173,6 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
             _require_same(expected, _all_logits(engine, group), f"{origin}: the engine")
             _require_same(expected[: len(few)], _all_logits(trusted, few), f"{origin}: the numpy reference")
     return sum(len(group) for _, group in groups)
-
-
-def _ffn(config: BiBertConfig) -> tuple[str, str]:
-    return ffn_input_quantizer(config), config.quantization.ffn_activation
-
-
-def _why_not(config: BiBertConfig) -> str | None:
-    """The first reason why the file cannot express a scheme, or None."""
-    scheme = config.quantization
-    quantizers = (scheme.weight, scheme.embedding, scheme.activation)
-    reasons = {
-        f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits": bool(scheme.kept),
-        f"it has {scheme.bits} bits, the engine computes 1-1-1": scheme.bits != ONE_BIT,
-        "its attention has a softmax, the engine computes Bi-Attention": scheme.normalizer != "none",
-        "every weight is the sum of two, the file holds one": scheme.split,
-        f"it quantizes by {', '.join(quantizers)}, the engine by the sign": set(quantizers) != {"sign"},
-        f"its attention weights are {scheme.attention!r}, the engine's 'bool'": scheme.attention != "bool",
-        f"its second FFN layer takes {' after '.join(_ffn(config))}, the engine the sign": _ffn(config)
-        not in FFN_LEVELS,
-    }
-    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from bibert.analysis.architecture import ARCHITECTURES, Architecture
 from bibert.analysis.cost import flops
 from bibert.cli import inspect as command
 from bibert.errors import EngineError
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.schemes import SCHEMES, get_scheme, half_width_ternary
 from bibert.packed.file import load
 from bibert.packed.summary import summarize
 
@@ -94,7 +94,7 @@ def test_a_folder_shows_what_the_file_will_take(student, packed_file, shown):
 def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(student, tmp_path, shown, bibert, capsys):
     folder = changed(student, tmp_path / "ternary", scheme="ternarybert_2-2-8")
     values = shown(folder)
-    assert values["can_be_packed"].startswith("no: only 1-1-1 with Bi-Attention")
+    assert values["can_be_packed"].startswith("no: it has 2-2-8 bits, the engine computes 1-1-1; distill")
     assert values["bits"] == "2-2-8"
     assert "parts" not in values
     assert bibert("inspect", folder) == 0
@@ -103,8 +103,42 @@ def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(student, tmp_pa
 
 def test_a_folder_that_keeps_a_structure_in_full_precision_claims_no_packed_size(student, tmp_path, shown):
     values = shown(changed(student, tmp_path / "kept", scheme="bibert(kept=mha+pooler)"))
-    assert values["can_be_packed"].startswith("no: mha and pooler stay in full precision")
+    assert values["can_be_packed"].startswith("no: it keeps mha and pooler in full precision")
     assert not {"parts", "bytes", "mib_by_rule", "flops"} & values.keys()
+
+
+@pytest.mark.parametrize("scheme", [SCHEMES["binarybert_1-1-1"], half_width_ternary(SCHEMES["binarybert_1-1-2"])])
+def test_a_half_width_student_says_why_it_cannot_be_packed(scheme, student, tmp_path, shown):
+    half = {"num_attention_heads": 1, "attention_head_size": 16, "intermediate_size": 32, "kept_heads": [[0], [1]]}
+    values = shown(changed(student, tmp_path / "half", scheme=scheme.to_dict(), **half))
+    assert (values["scheme"], values["bits"]) == (scheme.name, str(scheme.bits))
+    assert values["can_be_packed"].startswith("no: it")
+    assert not {"parameters", "mib_by_rule", "bytes"} & values.keys()  # the rules count no such shape
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bibert(ffn_activation=relu)",
+        "bibert(ffn_input=bool)",
+        "bibert(ffn_activation=linear)",
+        "bibert_plus(ffn_input=,ffn_activation=gelu)",
+        *(name for name in SCHEMES if name != "full_precision"),  # which must be distilled first
+    ],
+)
+def test_the_folder_and_pack_say_the_same(name, student, tmp_path, shown):
+    from bibert.errors import SchemeError
+    from bibert.export import config_of
+    from bibert.nn.config import BiBertConfig
+
+    folder = changed(student, tmp_path / "other", scheme=name)
+    values, config = shown(folder), BiBertConfig.from_pretrained(folder)
+    try:
+        assert config_of(config).to_dict() == values["config"]
+        says = "yes, with bibert pack"
+    except SchemeError as error:
+        says = "no: " + str(error).partition("cannot be packed: ")[2].partition("; ")[0]
+    assert values["can_be_packed"].startswith(says)
 
 
 def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown):
@@ -130,6 +164,10 @@ def test_a_summary_needs_no_engine(packed_file, shown, monkeypatch):
 def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_path, capsys):
     (tmp_path / "cut.bibert").write_bytes(packed_file.read_bytes()[:-1])
     damaged = changed(student, tmp_path / "damaged", scheme={"name": "bibert"})
+    unknown = changed(student, tmp_path / "unknown", scheme="bibert(weight=foo)")
+    cut, listed = changed(student, tmp_path / "cut"), changed(student, tmp_path / "listed")
+    (cut / "config.json").write_text('{"model_type":')
+    (listed / "config.json").write_text("[1]")
     garbled = changed(student, tmp_path / "garbled")
     (garbled / "tokenizer.json").write_text("not JSON")
     cases = {
@@ -137,6 +175,9 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
         tmp_path / "cut.bibert": "is cut",
         tmp_path: "is cut",  # the only packed file in the folder
         damaged: "the scheme is damaged",
+        unknown: "weight is 'foo', must be one of",
+        cut: "config.json: is not JSON",
+        listed: "config.json: holds a list",
         garbled: "tokenizer.json: is not JSON",
     }
     for path, says in cases.items():
@@ -149,7 +190,6 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
 
 
 def test_a_folder_of_bibert_plus_counts_its_thresholds(student, shown, tmp_path):
-    from bibert.nn.schemes import get_scheme
     from bibert.packed.schema import SITES
 
     plus = shown(changed(student, tmp_path / "plus", scheme=get_scheme("bibert_plus").to_dict()))

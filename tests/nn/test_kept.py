@@ -10,6 +10,7 @@ from bibert.errors import SchemeError
 from bibert.nn.attention import BiAttention, SoftmaxAttention
 from bibert.nn.binarization import binarize
 from bibert.nn.layers import QuantEmbedding, QuantLinear, Shift
+from bibert.nn.packable import why_not_packable
 from bibert.nn.schemes import SCHEMES, STRUCTURES, Scheme, get_scheme
 
 PLACES = {
@@ -123,8 +124,8 @@ def test_several_are_kept_in_the_order_of_the_network():
     assert scheme.kept == ("mha", "pooler")
     assert scheme.part("mha").weight == "none"
     assert scheme.part("output") is scheme
-    assert not get_scheme("bibert(kept=pooler)").is_bitwise
-    assert get_scheme("bibert(kept=)").is_bitwise
+    assert why_not_packable(get_scheme("bibert(kept=pooler)"))
+    assert why_not_packable(get_scheme("bibert(kept=)")) is None
 
 
 def test_a_scheme_that_keeps_nothing_is_written_as_before_there_was_the_field():

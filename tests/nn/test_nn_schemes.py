@@ -276,9 +276,7 @@ def test_every_row_of_the_papers_tables_is_there():
         assert name.endswith(str(SCHEMES[name].bits))
 
 
-def test_only_bibert_and_its_like_are_bitwise_throughout():
-    bitwise = {row.name for row in ALL if row.is_bitwise}
-    assert bitwise == {"bibert", "bibert_plus", "baseline+bi_attention", "attention_bool_max_entropy"}
+def test_only_the_teacher_is_not_quantized():
     assert [row.name for row in ALL if not row.is_quantized] == ["full_precision"]
 
 
@@ -286,6 +284,13 @@ def test_only_bibert_and_its_like_are_bitwise_throughout():
 def test_a_scheme_survives_json(scheme):
     assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
     assert get_scheme(scheme.name) == scheme
+
+
+def test_a_sign_takes_the_gelu_before_it_into_its_gradient():
+    second = {name: get_scheme(name).ffn_quantizer for name in ("bibert", "bibert(ffn_activation=relu)", "bibert_plus")}
+    assert list(second.values()) == ["gelu_sign", "sign", "bool"]
+    assert SCHEMES["binarybert_1-1-4"].ffn_quantizer == "lsq_unsigned"
+    assert get_scheme("bibert(kept=output)").part("output").ffn_quantizer == "none"
 
 
 @by_name(ALL)

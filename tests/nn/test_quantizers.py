@@ -27,6 +27,7 @@ from bibert.nn.quantizers import (
     symmetric,
     twn,
 )
+from bibert.nn.scheme_checks import QUANTIZER_BITS
 
 MASK = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0, 0.0]])
 BITS_OF = {"bwn": 1, "twn": 2, "asym": 1, "mean": 1, "symmetric": 8, "affine": 8, "group_affine": 2}
@@ -218,6 +219,23 @@ def test_every_quantizer_of_the_tables_can_be_made_by_name(name):
     quantized = activation_quantizer(name, BITS_OF.get(name, 4))(probabilities(4, 6), Scope(2))
     assert quantized.levels.shape == (4, 6)
     assert torch.isfinite(dequantize(quantized)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [(name, bits) for name, can in QUANTIZER_BITS.items() if name not in ("none", "quantile") for bits in can],
+)
+def test_a_quantizer_has_no_more_levels_than_the_bits_it_is_said_to_have(name, bits):
+    levels = activation_quantizer(name, bits)(torch.linspace(-2, 2, 3000)[None], Scope(bits)).levels
+    assert levels.isfinite().all()
+    assert len(levels.unique()) <= 2**bits
+    if len(QUANTIZER_BITS[name]) == 1:
+        assert len(levels.unique()) > 2 ** (bits - 1)
+
+
+def test_the_median_over_a_row_is_one_bit():
+    assert QUANTIZER_BITS["quantile"] == range(1, 2)
+    assert Quantile(0.5)(torch.linspace(-2, 2, 300)[None], Scope(1)).levels.unique().tolist() == [0, 1]
 
 
 def test_an_unknown_quantizer_is_refused_with_the_closest_name():

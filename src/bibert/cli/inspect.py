@@ -19,7 +19,8 @@ from bibert.analysis.packed_cost import PACKED_SCHEME
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
-from bibert.nn.schemes import Scheme, get_scheme
+from bibert.nn.packable import ffn_levels, why_not_packable
+from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
 
 if TYPE_CHECKING:
     from bibert.packed.file import PackedModel
@@ -116,21 +117,28 @@ def _facts(description: "Description", summary: "Summary") -> dict[str, Any]:
 def _folder(folder: Path, tokens: int | None) -> Report:
     from bibert.packed.summary import summarize
 
-    shape = Architecture.from_config(folder)
-    config = json_format.loads((folder / CONFIG_NAME).read_text(encoding="utf-8-sig"))
+    config = _read_json(folder / CONFIG_NAME, "the model")
     scheme = _scheme_of(config, folder)
     about = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits)}
+    answer = {"can_be_packed": _can_be_packed(scheme)}
+    if config.get("kept_heads"):  # a half-width student of BinaryBERT, for which no rule counts anything
+        return Report({**about, **answer})
+    shape = Architecture.from_config(folder)
     facts = {**about, "parameters": count_parameters(shape).total}
-    if scheme.kept:
-        reason = f"no: {' and '.join(scheme.kept)} stay in full precision; distill a student of the scheme 'bibert'"
-        return Report({**facts, "can_be_packed": reason})
-    if scheme.is_quantized and not scheme.is_bitwise:
-        reason = "no: only 1-1-1 with Bi-Attention is computed bit by bit; distill a student of the scheme 'bibert'"
-        return Report({**facts, "mib_by_rule": round(size(shape, scheme).mib, 2), "can_be_packed": reason})
-    answer = "yes, with bibert pack" if scheme.is_bitwise else "once it is distilled into a student of scheme 'bibert'"
-    packed = _description(config, shape, scheme)
+    student = scheme if scheme.is_quantized else SCHEMES["bibert"]
+    if why_not_packable(student):
+        by_rule = {} if scheme.kept else {"mib_by_rule": round(size(shape, scheme).mib, 2)}
+        return Report({**facts, **by_rule, **answer})
+    packed = _description(config, shape, student)
     summary = summarize(packed, _tokenizer_bytes(folder), tokens or min(TOKENS, shape.positions))
-    return Report({**facts, "can_be_packed": answer, **_facts(packed, summary)}, summary)
+    return Report({**facts, **answer, **_facts(packed, summary)}, summary)
+
+
+def _can_be_packed(scheme: Scheme) -> str:
+    if not scheme.is_quantized:
+        return "once it is distilled into a student of scheme 'bibert'"
+    reason = why_not_packable(scheme)
+    return f"no: {reason}; distill a student of the scheme 'bibert'" if reason else "yes, with bibert pack"
 
 
 def _scheme_of(config: Mapping[str, Any], folder: Path) -> Scheme:
@@ -159,7 +167,7 @@ def _description(config: Mapping[str, Any], shape: Architecture, scheme: Scheme)
         norm_eps=float(config.get("layer_norm_eps", 1e-12)),
         thresholds=scheme.thresholds,
         score_thresholds=scheme.score_thresholds,
-        ffn_levels="bool" if scheme.ffn_input == "bool" else "sign",
+        ffn_levels=ffn_levels(scheme),
     )
     names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(shape.labels)}
     labels = tuple(names[number] for number in sorted(names, key=int))
@@ -171,11 +179,18 @@ def _tokenizer_bytes(folder: Path) -> int:
     file = folder / TOKENIZER_FILE
     if not file.is_file():
         return 0
-    try:
-        values = json_format.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise CheckpointError(f"{file}: is not JSON; save the tokenizer again") from None
+    values = _read_json(file, "the tokenizer")
     return len(json_format.dumps(values, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def _read_json(file: Path, what: str) -> dict[str, Any]:
+    try:
+        values = json_format.loads(file.read_text(encoding="utf-8-sig"))
+    except ValueError:
+        raise CheckpointError(f"{file}: is not JSON; save {what} again") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{file}: holds a {type(values).__name__}, must be an object {{...}}; save {what} again")
+    return values
 
 
 def paper_flops(config: "PackedConfig", summary: "Summary") -> float:

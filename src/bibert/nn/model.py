@@ -91,21 +91,14 @@ class BertIntermediate(nn.Module):
         scheme = config.quantization.part("intermediate")
         self.input_shift = shift("ffn_input", config.hidden_size, scheme)
         self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
+        reader = config.quantization.part("output")  # the activation goes with the quantizer that reads it
+        wanted = config.hidden_act if reader.ffn_activation == "gelu" else reader.ffn_activation
         # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
-        folded = ffn_input_quantizer(config) == "gelu_sign"
-        wanted = config.quantization.part("output").ffn_activation  # goes with the quantizer that reads it
-        self.activation = nn.Identity() if folded else ACT2FN[config.hidden_act if wanted == "gelu" else wanted]
+        self.activation = nn.Identity() if reader.ffn_quantizer == "gelu_sign" else ACT2FN[wanted]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, T, intermediate)."""
         return self.activation(self.dense(self.input_shift(hidden)))  # type: ignore[no-any-return]
-
-
-def ffn_input_quantizer(config: BiBertConfig) -> str:
-    """The name of the quantizer in front of the second FFN layer."""
-    scheme = config.quantization.part("output")
-    name = scheme.ffn_input or scheme.activation
-    return "gelu_sign" if name == "sign" and scheme.ffn_activation == "gelu" else name
 
 
 class BertOutput(nn.Module):
@@ -113,9 +106,9 @@ class BertOutput(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        scheme, quantizer = config.quantization.part("output"), ffn_input_quantizer(config)
+        scheme = config.quantization.part("output")
         self.input_shift = shift("ffn_hidden", config.intermediate_size, scheme)
-        self.dense = QuantLinear(config.intermediate_size, config.hidden_size, scheme, quantizer)
+        self.dense = QuantLinear(config.intermediate_size, config.hidden_size, scheme, scheme.ffn_quantizer)
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 

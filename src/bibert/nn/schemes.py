@@ -2,7 +2,8 @@
 
 A scheme says how each tensor of the network is quantized and by which losses it is trained. The names of
 quantizers are keys of the tables in `quantizers`; the names of loss terms are keys of `distill.objective.TERMS`.
-Nothing here computes and nothing here needs torch: a new rival is a new row.
+Nothing here computes and nothing here needs torch: a new rival is a new row. Which values go together is checked in
+`scheme_checks`.
 """
 
 import re
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bibert.errors import SchemeError, did_you_mean
+from bibert.nn.scheme_checks import check
 from bibert.packed.schema import SITES
 
 
@@ -75,7 +77,7 @@ class Scheme:
         gain: a learned factor of the scale of every weight: `none`, one per `layer`, or one per output `row`.
         scaled_context: whether the gradient window of the context's sign grows with the root of the attended keys.
         kept: which of `STRUCTURES` stay in full precision, to see what binarizing them costs.
-        schedule: the training runs, in order; empty for a model that is not trained here.
+        schedule: the training runs, in order; at least one.
     """
 
     name: str
@@ -105,18 +107,7 @@ class Scheme:
                 )
         if self.gain not in GAINS:
             raise SchemeError(f"scheme {self.name!r}: gain is {self.gain!r}, must be one of {', '.join(GAINS)}")
-        if (self.score_thresholds or self.scaled_context) and self.normalizer != "none":
-            raise SchemeError(
-                f"scheme {self.name!r}: score_thresholds and scaled_context belong to Bi-Attention, which has "
-                f"normalizer='none'; here it is {self.normalizer!r}"
-            )
-        if (self.attention == "quantile") != (self.quantile is not None):
-            raise SchemeError(
-                f"scheme {self.name!r}: attention={self.attention!r} with quantile={self.quantile}; "
-                "a quantile goes with attention='quantile' and with nothing else"
-            )
-        if self.quantile is not None and not 0.0 < self.quantile < 1.0:
-            raise SchemeError(f"scheme {self.name!r}: quantile is {self.quantile}, must lie between 0 and 1")
+        check(self)
 
     def _check_kept(self) -> None:
         for structure in self.kept:
@@ -142,14 +133,10 @@ class Scheme:
         return self.bits.activation == 1 and not self.kept
 
     @property
-    def is_bitwise(self) -> bool:
-        """Whether xnor, and, popcount compute every product: 1-1-1 with Bi-Attention, no run-time scale."""
-        return (
-            self.weight == self.embedding == self.activation == "sign"
-            and self.normalizer == "none"
-            and self.attention == "bool"
-            and not self.kept
-        )
+    def ffn_quantizer(self) -> str:
+        """The quantizer in front of the second FFN layer; a sign takes the GELU before it into its gradient."""
+        name = self.ffn_input or self.activation
+        return "gelu_sign" if name == "sign" and self.ffn_activation == "gelu" else name
 
     def part(self, structure: str) -> "Scheme":
         """What one of `STRUCTURES` is quantized by: this scheme, or `full_precision` if it is kept."""
@@ -296,10 +283,12 @@ def get_scheme(name: str) -> Scheme:
     """The row called `name`; `baseline_quantile(p)` works for any percentage p.
 
     A row with some fields changed is written `bibert(gain=row,thresholds=context+value)` or `baseline(kept=mha)`; a
-    row whose schedule leaves a loss term out, `baseline(without=attention)`.
+    row whose schedule leaves a loss term out, `baseline(without=attention)`. The bits are those of the row: a quantizer
+    that has others is refused.
 
     Raises:
-        SchemeError: there is no such row or field; the message lists what exists.
+        SchemeError: there is no such row, field or value, or the values contradict each other; the message lists what
+            is allowed.
     """
     if match := QUANTILE_NAME.fullmatch(name):
         return baseline_quantile(float(match[1]))

@@ -240,7 +240,7 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
             raise RecipeError(f"recipe: weights.{name} has no place in {scheme.name!r}; its stages have {known}")
     return {
         stage.name: Objective(
-            {name: weight for name, weight in {**stage.terms, **changes[stage.name]}.items() if weight},
+            {**stage.terms, **changes[stage.name]},
             recipe.norm_scope,
             recipe.mask_padding,
         )
