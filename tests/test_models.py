@@ -1,9 +1,12 @@
 """The model in the package: it answers by default, without torch, and its card tells the truth about it."""
 
+import itertools
 import json
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from bibert.models import DEFAULT, FOLDER, shipped_file
 from bibert.packed import file
 
 CARD = FOLDER / f"{DEFAULT}.md"
+COMMANDS = Path(__file__).parents[1] / "docs" / "models.md"
 CLEAR = {
     "a gorgeous, witty film": "positive",
     "one of the best performances of the year": "positive",
@@ -59,6 +63,19 @@ def test_the_card_is_that_of_the_file(path):
     counts = [int(count) for line in lines for count in line]
     assert sum(counts) == 872
     assert f"{100 * (counts[0] + counts[3]) / 872:.2f}" == engine
+
+
+def test_the_commands_of_its_document_name_the_length_and_the_limits_of_the_file(path):
+    lines = [
+        line for line in COMMANDS.read_text("utf-8").splitlines() if line.startswith(("bibert pack", "bibert card"))
+    ]
+    said = {words[1]: words for words in map(shlex.split, lines)}
+    assert said["pack"][said["pack"].index("--max-length") + 1] == str(file.load(path).max_length)
+    limits = [word for before, word in itertools.pairwise(said["card"]) if before == "--limit"]
+    listed = CARD.read_text(encoding="utf-8").partition("## Limits\n\n")[2].partition("\n\n")[0].splitlines()
+    assert limits
+    assert listed[-len(limits) :] == [f"- {limit}" for limit in limits]
+    assert len(listed) == 3 + len(limits)  # what the command adds by itself
 
 
 def test_a_file_of_the_same_name_in_the_folder_comes_first(tmp_path, monkeypatch):

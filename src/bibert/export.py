@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import bibert
 from bibert.data.encoding import Collator, check_length, encode
-from bibert.data.examples import Split
+from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.attention import BiAttention
 from bibert.nn.config import BiBertConfig
@@ -59,7 +59,11 @@ Logits = Callable[..., Floats]
 
 
 def pack(
-    classifier: Classifier, rows: Split | None = None, *, max_length: int = 128, about: Mapping[str, Any] | None = None
+    classifier: Classifier,
+    rows: Split | None = None,
+    *,
+    max_length: int = MAX_LENGTH,
+    about: Mapping[str, Any] | None = None,
 ) -> PackedModel:
     """Pack a trained student of a 1-1-1 scheme with Bi-Attention, and check it against the network.
 
@@ -164,7 +168,7 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
     if rows:
         encoded = encode(rows, classifier.tokenizer, packed.max_length)
         real: list[Row] = [encoded[index] for index in range(len(encoded))]
-        _require_same_tokens(real, _text_encoder(packed).encode(_texts(rows)), rows.origin)
+        _require_same_tokens(real, _text_encoder(packed).encode(rows.texts_or_pairs), rows.origin)
         groups.append((rows.origin, real))
     engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
     with _on_a_cpu(classifier.model) as network:
@@ -289,10 +293,6 @@ def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:
 
 def _text_encoder(packed: PackedModel) -> TextEncoder:
     return TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
-
-
-def _texts(rows: Split) -> list[str | tuple[str, str]]:
-    return list(rows.texts) if rows.pairs is None else list(zip(rows.texts, rows.pairs, strict=True))
 
 
 def _require_same_tokens(expected: Sequence[Row], found: Sequence[Encoded], origin: str) -> None:

@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from bibert.cli.lengths import usual_length
+from bibert.data.examples import MAX_LENGTH
 from bibert.packed.file import load
 
 
@@ -46,6 +48,36 @@ def test_the_result_is_a_table_and_the_way_on_is_a_message(bibert, student, rows
     assert f"{out.stat().st_size:,}" in captured.out
     assert "checking it on 2 rows" in captured.err
     assert f"bibert predict -m {out}" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "expected"), [(16, None, 16), (16, 24, 24), (512, None, 64), (None, None, 64)]
+)
+def test_texts_are_cut_where_training_cut_them_unless_another_length_is_asked_for(
+    bibert, student, tmp_path, capsys, trained, asked, expected
+):
+    shutil.copytree(student, tmp_path / "run" / "model")
+    if trained is not None:
+        request = {"data": {"name": "reviews", "sha256": "ab" * 32}, "recipe": {"max_length": trained}}
+        (tmp_path / "run" / "run.json").write_text(json.dumps({"request": request, "metrics": {}}))
+    out, length = tmp_path / "model.bibert", [] if asked is None else ["--max-length", asked]
+    assert bibert("pack", tmp_path / "run" / "model", "-o", out, *length) == 0
+    assert load(out).max_length == expected
+    assert f"texts cut after {expected} tokens" in capsys.readouterr().err
+
+
+def test_the_help_says_which_length_is_the_default(bibert, capsys):
+    for command in ("pack", "evaluate"):
+        assert bibert(command, "--help") == 0
+        words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        assert "(its training's, else 128; at most the model's positions)" in words
+
+
+@pytest.mark.parametrize(
+    ("recipe", "positions", "expected"), [({}, 512, MAX_LENGTH), ({"max_length": 384}, 512, 384), ({}, 64, 64)]
+)
+def test_a_length_is_that_of_the_training_and_within_the_positions(recipe, positions, expected):
+    assert usual_length(recipe, positions) == expected
 
 
 REFUSED = {

@@ -54,12 +54,6 @@ def test_whole_number_labels_are_classes_and_others_scores(tokenizer):
     assert encode(PAIRED, tokenizer, 64).labels.dtype == np.float32
 
 
-def test_cut_rows_are_counted(tokenizer):
-    assert encode(SINGLE, tokenizer, 64).truncated == 0
-    assert encode(SINGLE, tokenizer, 5).truncated == 1
-    assert encode(SINGLE, tokenizer, 4).truncated == 2
-
-
 def test_rows_are_counted_from_both_ends(tokenizer):
     encoded = encode(SINGLE, tokenizer, 64)
     assert encoded[-1]["labels"] == 2

@@ -1,5 +1,6 @@
 """A user's own data in every form it may come in. What is refused is in test_bad_tables."""
 
+import csv
 import gzip
 import json
 from collections import Counter
@@ -11,7 +12,7 @@ import pytest
 
 from bibert.data.columns import Columns
 from bibert.data.examples import Split
-from bibert.data.tables import load_table, split_off_dev
+from bibert.data.tables import load_split, load_table, split_off_dev
 from bibert.errors import DataError
 
 TEXTS = tuple(f"film number {n}" for n in range(40))
@@ -93,6 +94,13 @@ def test_quotes_in_tsv_are_letters(write):
 def test_unusual_line_separators_do_not_end_a_row(write):
     path = write("a.tsv", "text\tlabel\none\u2028two\x85three\t1\nfour\rfive\t0\n")
     assert load_table(path, path).train.texts == ("one\u2028two\x85three", "four\rfive")
+
+
+def test_a_csv_field_may_be_longer_than_the_csv_module_allows_at_first(write):
+    before, long = csv.field_size_limit(), "word " * 40_000
+    path = write("a.csv", f'text,label\n"{long}",1\n{long}again,0\nshort,1\n')
+    assert load_split(path, Columns(), ("0", "1")).texts == (long, f"{long}again", "short")
+    assert csv.field_size_limit() == before
 
 
 def test_quoted_csv_fields_hold_commas_quotes_and_line_breaks(write):
@@ -270,3 +278,8 @@ def test_bad_objects_are_named(make, says):
 def test_a_dataset_dict_is_no_dev_split():
     with pytest.raises(DataError, match="dev dataset: holds the splits 'train'; pass one of them"):
         load_table(dataset(), datasets.DatasetDict(train=dataset()))
+
+
+def test_rows_one_by_one_are_texts_or_pairs():
+    assert Split(("a", "b"), None, (0, 1), "here").texts_or_pairs == ["a", "b"]
+    assert Split(("a", "b"), ("c", "d"), (0, 1), "here").texts_or_pairs == [("a", "c"), ("b", "d")]

@@ -8,10 +8,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, MPNetConfig, RobertaConfig
 
+from bibert.analysis import architecture
 from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import CheckpointError, NumericError
 from bibert.nn.binarization import binarize
-from bibert.nn.loading import load_classifier
+from bibert.nn.loading import MODEL_TYPES, load_classifier
 
 SHAPE = {
     "vocab_size": 90,
@@ -206,6 +207,29 @@ def test_a_tokenizer_that_cannot_pad_is_refused(broken):
     tokenizer.pad_token = None
     tokenizer.save_pretrained(broken)
     assert refusal(broken).startswith("the tokenizer has no padding token")
+
+
+def test_a_tokenizer_that_runs_in_python_is_refused_by_name(broken):
+    words = json.loads((broken / "tokenizer.json").read_text())["model"]["vocab"]
+    (broken / "tokenizer.json").unlink()
+    (broken / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)) + "\n")
+    kind = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "basic"}
+    (broken / "tokenizer_config.json").write_text(json.dumps(kind))
+    message = refusal(broken)
+    assert message.startswith("the tokenizer is a BertJapaneseTokenizer, which has no tokenizer.json")
+    assert message.endswith("choose a checkpoint with a fast tokenizer")
+
+
+def test_a_vocabulary_alone_is_a_fast_tokenizer(broken):
+    words = json.loads((broken / "tokenizer.json").read_text())["model"]["vocab"]
+    (broken / "tokenizer.json").unlink()
+    (broken / "tokenizer_config.json").unlink()
+    (broken / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)) + "\n")
+    assert load_classifier(broken).tokenizer.get_vocab() == words
+
+
+def test_a_shape_and_a_network_can_be_read_of_the_same_model_types():
+    assert MODEL_TYPES == architecture.MODEL_TYPES
 
 
 def test_code_in_a_checkpoint_is_never_run(broken):

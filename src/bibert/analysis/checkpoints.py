@@ -10,7 +10,8 @@ from bibert.analysis.direction import DirectionProbe
 from bibert.analysis.history import History, stacked
 from bibert.analysis.movement import distilled_by
 from bibert.analysis.network import trace_of
-from bibert.analysis.subject import MOST_TOKENS, encode_rows, padded
+from bibert.analysis.subject import encode_rows, padded
+from bibert.data.examples import MAX_LENGTH
 from bibert.distill.objective import match_layers
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier, load_classifier
@@ -40,7 +41,7 @@ def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row
 
 
 def _batch(teacher: Classifier, rows: Sequence[Row]) -> dict[str, Tensor]:
-    most = min(MOST_TOKENS, teacher.model.config.max_position_embeddings)
+    most = min(MAX_LENGTH, teacher.model.config.max_position_embeddings)
     batch = padded(encode_rows(teacher.tokenizer, most, rows))
     return {name: torch.from_numpy(array) for name, array in batch.items()}
 

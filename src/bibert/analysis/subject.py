@@ -15,6 +15,7 @@ import numpy as np
 from bibert.analysis.architecture import CONFIG_NAME
 from bibert.analysis.history import MODEL
 from bibert.analysis.inside import Batch, Inside, inside_of_packed
+from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 from bibert.packed import file
 from bibert.runtime.classifier import find_file
@@ -24,7 +25,6 @@ from bibert.runtime.text import Row, TextEncoder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-MOST_TOKENS = 128  # of a text that a folder reads if nothing else is said; a packed file has its own limit
 BATCH = 32  # texts that are read at a time
 
 
@@ -71,7 +71,7 @@ class Subject:
             yield self.look(padded(self.encode(rows[start : start + BATCH])))
 
 
-def load_subject(path: str | Path, max_length: int = MOST_TOKENS) -> Subject:
+def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
     """A packed file (or a name on the Hub), a model folder, or a run folder with a model in it.
 
     Args:

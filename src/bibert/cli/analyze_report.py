@@ -9,6 +9,7 @@ import typer
 from bibert.cli.console import say
 from bibert.cli.options import ScoringOptions, TextOptions, with_option_groups
 from bibert.cli.subjects import load_subjects
+from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from bibert.runtime.text import Row
 
 MOST_TEXTS = 32  # of labelled rows that entropies are taken on
-MOST_TOKENS = 128  # of a text, where the recipe does not say
 
 
 @with_option_groups
@@ -59,8 +59,8 @@ def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Fi
     if record.model is None:
         raise DataError(f"{record.name}: has no model yet; leave the rows and texts out, or wait for its end")
     rows = _rows(record, data) if has_rows else None
-    read = texts or ([] if rows is None else _as_texts(rows)[:MOST_TEXTS])
-    tokens = int(record.recipe.get("max_length", MOST_TOKENS))
+    read = texts or ([] if rows is None else rows.texts_or_pairs[:MOST_TEXTS])
+    tokens = int(record.recipe.get("max_length", MAX_LENGTH))
     found = _inside(record.model, read, tokens) if record.has_bits else Findings()
     if rows is None or len(record.labels) < 2:
         return found
@@ -72,12 +72,8 @@ def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Fi
 
 
 def _rows(record: "Record", data: ScoringOptions) -> "Split":
-    splits, _ = data.load_splits(tuple(record.labels) if len(record.labels) > 1 else ())
+    splits, _ = data.load_splits(tuple(record.labels))
     return next(iter(splits.values()))
-
-
-def _as_texts(rows: "Split") -> "list[Row]":
-    return list(rows.texts) if rows.pairs is None else list(zip(rows.texts, rows.pairs, strict=True))
 
 
 def _inside(model: Path, texts: "list[Row]", tokens: int) -> "Findings":
@@ -97,4 +93,4 @@ def _logits(model: Path, rows: "Split", tokens: int) -> "NDArray[np.float32]":
         return predict_logits(load_classifier(model), rows, tokens)
     from bibert.runtime.classifier import load
 
-    return load(model).logits(list(rows.texts), None if rows.pairs is None else list(rows.pairs))
+    return load(model).logits(rows.texts, rows.pairs)

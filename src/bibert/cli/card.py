@@ -7,6 +7,7 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.options import ScoringOptions, with_option_groups
+from bibert.data.glue import get_task
 from bibert.errors import require_extra
 from bibert.files import write_whole
 from bibert.models import DEFAULT
@@ -19,7 +20,8 @@ def card(
     title: Annotated[str, typer.Option(help="First line of the card.")],
     model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,
     teacher: Annotated[
-        Path | None, typer.Option("--teacher", "-t", help="Model folder of its teacher.", show_default=False)
+        Path | None,
+        typer.Option("--teacher", "-t", help="Model folder of its teacher, inside its run.", show_default=False),
     ] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
     limits: Annotated[
@@ -35,13 +37,12 @@ def card(
     from bibert.runtime.classifier import load
     from bibert.training.card import Subject
     from bibert.training.card import card as write_card
-    from bibert.training.run import provenance
 
     labels = load(model, threads=1).labels
-    splits, metrics = data.load_splits(labels if len(labels) > 1 else ())
+    splits, metrics = data.load_splits(labels)
     rows = next(iter(splits.values()))
-    known = {} if teacher is None else provenance(teacher)
-    text = write_card(Subject(title, model, rows, metrics, known, licence, tuple(limits or ())))
+    task = "" if data.task is None else get_task(data.task).name
+    text = write_card(Subject(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
     with write_whole(output) as file:
         file.write(text)
     say(f"{output}: measured on {len(rows):,} rows")

@@ -61,7 +61,11 @@ class ScoringOptions:
     label_column: Annotated[str, _option("Column of the label or score.")] = ""
 
     def load_splits(self, label_names: tuple[str, ...]) -> tuple[dict[str, Split], tuple[str, ...]]:
-        """The splits and metrics for a model that knows `label_names`: dev sets of a task, or all rows of a file."""
+        """The splits and metrics for a model that knows `label_names`: dev sets of a task, or all rows of a file.
+
+        A single label is the name of a score.
+        """
+        label_names = label_names if len(label_names) > 1 else ()
         if self.task is not None:
             self._refuse_options_of_a_file()
             task = get_task(self.task)

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
+from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import BibertError, require_extra
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from bibert.packed.file import PackedModel
 
 SUFFIX = ".bibert"
-MAX_LENGTH = 128
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,7 @@ def pack(
     folder: Annotated[Path, typer.Argument(help="Folder of a trained student, such as runs/reviews/student/model.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The packed file; one that is there is replaced.")],
     data: CheckingOptions,
-    max_length: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Tokens per text; longer ones are cut.", show_default=f"{MAX_LENGTH}, if the model has as many"
-        ),
-    ] = None,
+    max_length: MaxLength = None,
     json: Json = False,
 ) -> None:
     """Write a trained student as one small file that runs without torch.
@@ -78,10 +73,11 @@ def pack(
 
     quiet_libraries()
     classifier = load_classifier(folder)
-    rows = data.load_rows(classifier)
-    say(f"packing {folder}, checking it on {'generated rows' if rows is None else f'{len(rows):,} rows'}")
-    longest = max_length or min(MAX_LENGTH, classifier.model.config.max_position_embeddings)
-    packed = packed_and_checked(classifier, rows, max_length=longest, about=provenance(folder))
+    rows, about = data.load_rows(classifier), provenance(folder)
+    longest = max_length or usual_length(about.get("recipe", {}), classifier.model.config.max_position_embeddings)
+    checked_on = "generated rows" if rows is None else f"{len(rows):,} rows"
+    say(f"packing {folder}, texts cut after {longest} tokens, checking it on {checked_on}")
+    packed = packed_and_checked(classifier, rows, max_length=longest, about=about)
     save(packed, output)
     _show(packed, output, json)
 

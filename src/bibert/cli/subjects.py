@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bibert.data.examples import MAX_LENGTH
 from bibert.errors import require_extra
 
 if TYPE_CHECKING:
     from bibert.analysis.subject import Subject
 
 
-def load_subjects(paths: Sequence[str | Path], max_length: int = 128) -> "dict[str, Subject]":
+def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> "dict[str, Subject]":
     """Packed files, names on the Hub and folders with models, by title; a folder cuts texts at `max_length` tokens."""
     from bibert.analysis.subject import load_subject, titles
 

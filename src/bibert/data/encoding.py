@@ -31,7 +31,6 @@ class EncodedSplit(Dataset[dict[str, Any]]):
         token_type_ids: 0 for the first text, 1 for the second.
         offsets: row i is `input_ids[offsets[i]:offsets[i + 1]]`.
         labels: int64 class ids, or float32 scores.
-        truncated: how many rows were cut to the maximal length.
     """
 
     def __init__(
@@ -40,13 +39,11 @@ class EncodedSplit(Dataset[dict[str, Any]]):
         token_type_ids: npt.NDArray[np.int8],
         offsets: npt.NDArray[np.int64],
         labels: npt.NDArray[np.int64] | npt.NDArray[np.float32],
-        truncated: int,
     ) -> None:
         self.input_ids = input_ids
         self.token_type_ids = token_type_ids
         self.offsets = offsets
         self.labels = labels
-        self.truncated = truncated
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -84,19 +81,16 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     ids: list[npt.NDArray[np.int32]] = []
     types: list[npt.NDArray[np.int8]] = []
     lengths: list[int] = [0]
-    truncated = 0
     for batch in _batches(split, tokenizer, max_length):
         ids.append(np.fromiter(chain.from_iterable(batch["input_ids"]), dtype=np.int32))
         types.append(np.fromiter(chain.from_iterable(batch["token_type_ids"]), dtype=np.int8))
         lengths.extend(map(len, batch["input_ids"]))
-        truncated += sum(bool(encoding.overflowing) for encoding in batch.encodings)
     labels: npt.NDArray[Any] = np.asarray(split.labels)
     return EncodedSplit(
         input_ids=np.concatenate(ids),
         token_type_ids=np.concatenate(types),
         offsets=np.cumsum(lengths, dtype=np.int64),
         labels=labels.astype(np.int64) if labels.dtype.kind == "i" else labels.astype(np.float32),
-        truncated=truncated,
     )
 
 

@@ -6,6 +6,8 @@ Readers are in `tables` (a user's own files) and `glue`; turning text into token
 from dataclasses import dataclass
 from pathlib import Path
 
+MAX_LENGTH = 128  # tokens of a text, where nothing else is said
+
 
 @dataclass(frozen=True)
 class Split:
@@ -18,6 +20,11 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def texts_or_pairs(self) -> list[str | tuple[str, str]]:
+        """The rows one by one: a text, or two."""
+        return list(self.texts) if self.pairs is None else list(zip(self.texts, self.pairs, strict=True))
 
 
 @dataclass(frozen=True)

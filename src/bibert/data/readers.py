@@ -71,6 +71,7 @@ NOT_UTF8_TEXT = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",
 }
+MOST_CHARACTERS = 2**24  # of one line or field: more is no text, but a quote that was never closed
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
@@ -191,7 +192,7 @@ def _line_of(data: bytes, position: int) -> int:
 
 
 def _parse_csv(data: bytes, path: Path) -> Table:
-    rows = _csv_rows(_decode(data, path), path)
+    rows = _whole_rows(_decode(data, path), path)
     header = checked_header(next(rows), ",", path)
     return _table_of_rows(_full_rows(rows, header, path, ragged=False), header, path)
 
@@ -204,23 +205,40 @@ def _parse_tsv(data: bytes, path: Path, header: tuple[str, ...] = (), *, ragged:
     return _table_of_rows(_full_rows(rows, header, path, ragged=ragged), header, path)
 
 
-def _csv_rows(text: str, path: Path) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _whole_rows(text: str, path: Path) -> Iterator[Row]:
+    for line, fields in csv_rows(io.StringIO(text, newline=""), path):
+        if isinstance(fields, DataError):
+            raise fields
+        yield line, fields
+
+
+def csv_rows(lines: Iterable[str], origin: Path | str) -> Iterator[tuple[int, list[str] | DataError]]:
+    """The line that every CSV row starts on and its fields, or what is wrong with it; blank lines are left out."""
+    reader = csv.reader(lines, strict=True)
     line = 1  # where the row starts: a quoted field may hold line breaks
+    while True:
+        try:
+            with _long_fields():
+                fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            remedy = "put a field that holds quotes in quotes and double those inside it"
+            yield line, DataError(f"{origin}:{line}: broken row ({error}); {remedy}")
+        else:
+            if fields:
+                yield line, fields
+        line = reader.line_num + 1
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Raise the limit of the csv module, which is one for the whole process, while a row is read."""
+    limit = csv.field_size_limit(MOST_CHARACTERS)
     try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise broken_row(error, f"{path}:{line}") from None
-
-
-def broken_row(error: csv.Error, where: str) -> DataError:
-    """What to say of a row that is not CSV."""
-    return DataError(
-        f"{where}: broken row ({error}); put a field that holds quotes in quotes and double those inside it"
-    )
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def checked_header(first: Row, delimiter: str, path: Path | str) -> tuple[str, ...]:

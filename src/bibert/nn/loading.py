@@ -18,7 +18,7 @@ from bibert.errors import CheckpointError, NumericError, one_line
 from bibert.nn.config import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
-ARCHITECTURES = ("bert", "bibert")
+MODEL_TYPES = ("bert", "bibert")  # as in analysis.architecture, which must do without torch
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
@@ -77,10 +77,10 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
         raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({one_line(error)})") from error
-    if found.model_type not in ARCHITECTURES:
+    if found.model_type not in MODEL_TYPES:
         raise CheckpointError(
             f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
-            f"({' or '.join(ARCHITECTURES)}); choose a checkpoint whose config.json says model_type 'bert'"
+            f"({' or '.join(MODEL_TYPES)}); choose a checkpoint whose config.json says model_type 'bert'"
         )
     values = found.to_dict() | dict(overrides)
     values.pop("model_type")
@@ -152,9 +152,15 @@ def _refuse_pickle(checkpoint: str | Path) -> None:
 
 def _tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     try:
-        return AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
+    if not tokenizer.is_fast:
+        raise CheckpointError(
+            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__}, which has no tokenizer.json for a packed "
+            "file to take along; choose a checkpoint with a fast tokenizer"
+        )
+    return tokenizer
 
 
 def _check_vocabulary(checkpoint: str | Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:

@@ -16,12 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from bibert.data.readers import check_gzip, check_utf8_text, reading
+from bibert.data.readers import MOST_CHARACTERS, check_gzip, check_utf8_text, reading
 from bibert.errors import DataError, did_you_mean
 
 ON_ERROR = ("fail", "skip", "replace")
 STDIN = "stdin"
-MOST_CHARACTERS = 2**24  # of one line: more is no text, and would have to fit into memory
 _LONGEST_MAGIC = 4
 # What `surrogateescape` makes of a byte that the encoding does not have; NUL marks a binary file.
 _NOT_TEXT = re.compile("[\udc80-\udcff\0]")

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, ClassVar
 
 from bibert.data.columns import Columns, find_text_columns
 from bibert.data.readers import Table as NamedColumns
-from bibert.data.readers import broken_row, check_width, checked_header, json_object
+from bibert.data.readers import check_width, checked_header, csv_rows, json_object
 from bibert.errors import DataError
-from bibert.scoring.lines import MOST_CHARACTERS, Input
+from bibert.scoring.lines import Input
 from bibert.scoring.rows import (
     Chunk,
     Reading,
@@ -198,36 +198,12 @@ class CsvTable(DelimitedTable):
     delimiter = ","
 
     def _read(self) -> Iterator[tuple[int, list[str] | DataError]]:
-        lines = self.source.lines(self.reading.decoding, newline="")
-        reader = csv.reader(lines, strict=True)
-        line = 1  # where the row starts: a quoted field may hold line breaks
-        while True:
-            try:
-                with _long_fields():
-                    fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield line, broken_row(error, f"{self.source.origin}:{line}")
-            else:
-                if fields:
-                    yield line, fields
-            line = reader.line_num + 1
+        return csv_rows(self.source.lines(self.reading.decoding, newline=""), self.source.origin)
 
     def _joined(self, fields: Sequence[str]) -> str:
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow(fields)
         return line.getvalue()
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Raise the limit of the csv module, which is one for the whole process, while a row is read."""
-    limit = csv.field_size_limit(MOST_CHARACTERS)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
 
 
 class TsvTable(DelimitedTable):

@@ -1,6 +1,7 @@
 """The card of a packed model: what it is, how good it is and how it was made, as Markdown.
 
-Every figure is measured here with the packed file itself, or stands in its header since `bibert pack` put it there.
+Every figure is measured here with the packed file itself, or stands in its header since `bibert pack` put it there;
+what is said of the teacher stands in the notes of its run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from bibert.analysis.record import Record, load_record
 from bibert.data.examples import Split
-from bibert.errors import ModelFileError
+from bibert.errors import CheckpointError, ModelFileError
 from bibert.models import DEFAULT
 from bibert.runtime.classifier import TextClassifier, find_file, load
 from bibert.training.evaluate import confusion, score
+from bibert.training.run import RunFolder, provenance, weights_digest
 
 BLANK = "–"
 RECIPE_FIRST = ("seed", "epochs", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
@@ -28,8 +31,9 @@ class Subject:
         title: its first line.
         model: the packed file, a folder with one, or a name.
         rows: labelled texts to measure it on.
+        task: the GLUE task whose dev set the rows are; empty for any other rows.
         metrics: names of metrics, the selecting one first.
-        teacher: `provenance` of the teacher it was distilled from, if that is known.
+        teacher: model folder of the teacher it was distilled from; None to say nothing of it.
         licence: of the weights, such as apache-2.0.
         limits: what a user must know, sentence by sentence.
     """
@@ -37,8 +41,9 @@ class Subject:
     title: str
     model: str
     rows: Split
+    task: str
     metrics: Sequence[str]
-    teacher: Mapping[str, Any]
+    teacher: Path | None
     licence: str
     limits: Sequence[str]
 
@@ -48,6 +53,7 @@ def card(subject: Subject) -> str:
 
     Raises:
         ModelFileError: the file does not say where it comes from.
+        CheckpointError: nothing is noted of the teacher, or it is not that of this file.
     """
     path = find_file(subject.model)
     classifier = load(path, threads=1)
@@ -56,19 +62,31 @@ def card(subject: Subject) -> str:
         raise ModelFileError(
             f"{path}: does not say by which {missing[0]} it was trained; pack it again from the model folder of its run"
         )
-    logits = classifier.logits(*_texts(subject.rows))
+    teacher = None if subject.teacher is None else _teacher(subject.teacher, classifier.about.get("teacher_sha256"))
+    logits = classifier.logits(subject.rows.texts, subject.rows.pairs)
     parts = (
         _front_matter(subject),
         _opening(subject, classifier, path),
-        _figures(subject, classifier, logits),
-        _training(subject, classifier),
+        _figures(subject, classifier, teacher, logits),
+        _training(classifier, teacher),
         _limits(subject, classifier),
     )
     return "\n\n".join(parts) + "\n"
 
 
-def _texts(rows: Split) -> tuple[list[str], list[str] | None]:
-    return list(rows.texts), None if rows.pairs is None else list(rows.pairs)
+def _teacher(folder: Path, weights: str | None) -> Record:
+    """What the run of the teacher noted; `weights` is the digest in the packed file, None where it has none."""
+    if not provenance(folder):
+        inner = RunFolder(folder).model
+        remedy = inner if inner.is_dir() else "one, such as runs/reviews/teacher/model"
+        raise CheckpointError(f"{folder}: is not the model folder of a finished run, so it has no notes; give {remedy}")
+    found = weights_digest(folder)
+    if weights is not None and found != weights:
+        raise CheckpointError(
+            f"{folder}: is not the teacher of this file: the SHA-256 of its weights is {str(found)[:16]}…, must be "
+            f"{weights[:16]}…; give the folder that the student was distilled from"
+        )
+    return load_record(folder.parent)
 
 
 def _front_matter(subject: Subject) -> str:
@@ -92,25 +110,40 @@ def _command(model: str) -> str:
     return "bibert predict 'a text'" if model == DEFAULT else f"bibert predict --model {model} 'a text'"
 
 
-def _figures(subject: Subject, classifier: TextClassifier, logits: Any) -> str:
-    labels = np.asarray(subject.rows.labels)
+def _figures(subject: Subject, classifier: TextClassifier, teacher: Record | None, logits: Any) -> str:
+    labels, about = np.asarray(subject.rows.labels), classifier.about
     measured = score(logits, labels, subject.metrics)
     lines = [f"| model | bits | {' | '.join(subject.metrics)} |", "|---" * (2 + len(subject.metrics)) + "|"]
-    if subject.teacher:
-        lines.append(_row("teacher, torch", "32-32-32", _noted(subject, subject.teacher)))
-    lines.append(_row("this model, torch", "1-1-1", _noted(subject, classifier.about)))
+    if teacher is not None:
+        lines.append(_noted(subject, "teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
+    lines.append(_noted(subject, "this model", "1-1-1", about["data"], about["metrics"]))
     lines.append(_row(f"this file, {classifier.isa} engine", "1-1-1", [measured[name] for name in subject.metrics]))
     text = (
-        f"## Figures\n\nOn {len(subject.rows):,} labelled rows ({classifier.about['data']['name']}, dev); the model "
-        "was selected on these rows, so the figures are a little on the bright side. Engine and torch gave the same "
-        f"bits on {classifier.about['verified_rows']:,} rows when the file was made.\n\n" + "\n".join(lines)
+        f"## Figures\n\n{_measured_on(subject, about['data']['name'])} Engine and torch gave the same bits on "
+        f"{about['verified_rows']:,} rows when the file was made.\n\n" + "\n".join(lines)
     )
     return text if len(classifier.labels) == 1 else f"{text}\n\n{_confusion(classifier.labels, labels, logits)}"
 
 
-def _noted(subject: Subject, origin: Mapping[str, Any]) -> list[float | None]:
-    """The metrics a run noted at its end; None for one that it did not measure."""
-    return [origin["metrics"].get(f"dev_{name}") for name in subject.metrics]
+def _measured_on(subject: Subject, trained_on: str) -> str:
+    """Which rows the figures are of; that they selected the model is known of the dev set of its own task alone."""
+    rows = f"{len(subject.rows):,} labelled rows"
+    if subject.task == trained_on:
+        return (
+            f"On {rows} ({subject.task}, dev); the model was selected on these rows, so the figures are a little on "
+            "the bright side."
+        )
+    origin = f"{subject.task}, dev" if subject.task else Path(subject.rows.origin).name
+    return (
+        f"The file was measured on {rows} ({origin}); whether its training used them is not noted. The figures of "
+        "torch are those of the dev set of each run, on which the model was selected."
+    )
+
+
+def _noted(subject: Subject, model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> str:
+    """The line of what a run noted at its end, on its own dev set."""
+    where = "" if data["name"] == subject.task else ", dev set of its run"
+    return _row(f"{model}, torch{where}", bits, [metrics.get(f"dev_{name}") for name in subject.metrics])
 
 
 def _row(name: str, bits: str, values: Sequence[float | None]) -> str:
@@ -125,27 +158,39 @@ def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:
     return "\n".join(lines)
 
 
-def _training(subject: Subject, classifier: TextClassifier) -> str:
+def _training(classifier: TextClassifier, teacher: Record | None) -> str:
     about = classifier.about
-    recipe = about["recipe"]
-    order = [*RECIPE_FIRST, *sorted(recipe.keys() - set(RECIPE_FIRST))]
-    settings = ", ".join(f"{name} = {recipe[name]!r}" for name in order if name in recipe)
+    settings = _settings(about["recipe"], [*RECIPE_FIRST, *sorted(about["recipe"].keys() - set(RECIPE_FIRST))])
     lines = [
         f"- Data: {about['data']['name']} (SHA-256 of texts and labels {about['data']['sha256'][:16]}…).",
-        f"- Scheme `{about['scheme']}`, distilled from a full-precision teacher. Recipe: {settings}.",
+        f"- Scheme `{about['scheme']}`, distilled from {_called(teacher)}. Recipe: {settings}.",
         f"- bibert {about['bibert']}, commit {about.get('commit')}, {about.get('date')}, {about.get('cpu')}.",
     ]
-    if subject.teacher:
-        taught = subject.teacher["recipe"]
-        settings = ", ".join(f"{name} = {taught[name]!r}" for name in RECIPE_FIRST[:5])
-        lines.append(f"- Teacher: {settings}; commit {subject.teacher.get('commit')}.")
+    if teacher is not None:
+        settings = _settings(teacher.recipe, RECIPE_FIRST[:5])
+        lines.append(f"- Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
     return "## Training\n\n" + "\n".join(lines)
 
 
+def _settings(recipe: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe)
+
+
+def _called(teacher: Record | None) -> str:
+    if teacher is None:
+        return "a teacher"
+    if not teacher.scheme.is_quantized:
+        return "a full-precision teacher"
+    return f"a teacher of scheme `{teacher.scheme.name}` ({teacher.scheme.bits} bits)"
+
+
 def _limits(subject: Subject, classifier: TextClassifier) -> str:
+    scores = "Scores are the softmax of the logits and were"
+    if len(classifier.labels) == 1:
+        scores = "The score is the output of the network and was"
     lines = [
         f"Texts are cut after {classifier.max_length} tokens.",
-        "One seed was trained. Scores are the softmax of the logits and were not calibrated.",
+        f"It comes from one run, with seed {classifier.about['recipe'].get('seed')}. {scores} not calibrated.",
         "It was not examined for bias against groups of people; do not decide about people with it.",
         *subject.limits,
     ]

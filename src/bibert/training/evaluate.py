@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn import metrics as scores
 
 from bibert.data.encoding import Collator, EncodedSplit, encode
-from bibert.data.examples import Split
+from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier
 from bibert.nn.model import evaluating
@@ -62,14 +62,24 @@ def confusion(logits: npt.NDArray[np.float32], labels: Array | Sequence[float]) 
 
 
 def evaluate(
-    classifier: Classifier, split: Split, names: Sequence[str], max_length: int = 128, *, watch: Watch | None = None
+    classifier: Classifier,
+    split: Split,
+    names: Sequence[str],
+    max_length: int = MAX_LENGTH,
+    *,
+    watch: Watch | None = None,
 ) -> dict[str, float]:
     """The named metrics of a model on a split, in eval mode; `watch` as in `predict_logits`."""
     return score(predict_logits(classifier, split, max_length, watch=watch), np.asarray(split.labels), names)
 
 
 def predict_logits(
-    classifier: Classifier, split: Split, max_length: int = 128, batch_size: int = 64, *, watch: Watch | None = None
+    classifier: Classifier,
+    split: Split,
+    max_length: int = MAX_LENGTH,
+    batch_size: int = 64,
+    *,
+    watch: Watch | None = None,
 ) -> npt.NDArray[np.float32]:
     """The logits of every row, in order, in eval mode.
 

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from bibert.data.examples import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
 PRESETS_FILE = "presets.toml"
@@ -66,7 +67,7 @@ class Recipe:
     epochs: float = 10.0
     max_steps: int = 0
     batch_size: int = 16
-    max_length: int = 128
+    max_length: int = MAX_LENGTH
     warmup: float = 0.1
     weight_decay: float = 0.01
     adam_epsilon: float = 1e-6

@@ -247,7 +247,8 @@ def provenance(model: Path) -> dict[str, Any]:
 
     Names of files and folders are left out: they mean nothing on another machine.
     """
-    notes = read_json(RunFolder(model.parent).notes) if model.name == MODEL else None
+    folder = model.absolute()  # which has a name and a parent where `model` is "."
+    notes = read_json(RunFolder(folder.parent).notes) if folder.name == MODEL else None
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
     request = notes["request"]
