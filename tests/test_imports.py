@@ -23,6 +23,7 @@ LIGHT_MODULES = [
     "bibert.analysis.cost",
     "bibert.data.examples",
     "bibert.data.glue",
+    "bibert.data.metrics",
     "bibert.data.tables",
     "bibert.nn.packable",
     "bibert.nn.schemes",

@@ -58,7 +58,8 @@ def findings(run: Path) -> Findings:
     """What is measured for a report with labelled rows."""
     subject = load_subject(run)
     attention = attention_map(subject, "bibert", TEXTS[0])
-    return Findings(entropies(subject.insides(TEXTS)), attention, [[3, 1], [0, 4]], "8 rows of dev.tsv")
+    counted = {"confusion": [[3, 1], [0, 4]], "scored": "8 rows of test.csv", "scores": {"accuracy": 7 / 8}}
+    return Findings(entropies(subject.insides(TEXTS)), attention, **counted)
 
 
 def test_a_record_has_what_a_run_wrote_down(run):
@@ -83,6 +84,21 @@ def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, 
     assert page.complaints == []
     assert page.requests == []
     page.close()
+
+
+def test_the_score_on_the_rows_given_stands_beside_that_of_the_training(run, findings):
+    page = report_page(load_record(run), findings)
+    assert "<td>dev accuracy</td><td>75.00 %</td><td>dev set of its training, best evaluation</td>" in page
+    assert "<td>accuracy</td><td>87.50 %</td><td>8 rows of test.csv</td>" in page
+    assert "Confusion counted on 8 rows of test.csv." in page
+
+
+def test_a_score_is_measured_where_nothing_is_noted(tmp_path):
+    request = {"data": {"name": "STS-B"}, "recipe": {"seed": 1}}
+    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
+    page = report_page(load_record(tmp_path), Findings(scored="9 rows of test.csv", scores={"spearman": 0.5}))
+    assert "<td>spearman</td><td>50.00 %</td><td>9 rows of test.csv</td>" in page
+    assert "has not ended" in page
 
 
 def test_a_report_fits_a_phone_and_follows_the_theme(run, findings, browser, tmp_path):

@@ -13,12 +13,22 @@ def rows(tmp_path):
     return path
 
 
+def bibert_accuracy(packed):
+    """Of the file on `rows`."""
+    from bibert.runtime.classifier import load
+
+    answers = load(packed).predict(["a fine film", "a waste of time"])
+    return sum(answer["label"] == gold for answer, gold in zip(answers, ("positive", "negative"), strict=True)) / 2
+
+
 def test_a_report_of_a_file_with_labelled_rows(bibert, packed_file, rows, tmp_path, capsys):
     page = tmp_path / "report.html"
     assert bibert("analyze", "report", "-m", packed_file, rows, "-o", page) == 0
     text = page.read_text()
     assert "Confusion counted on 2 rows of dev.csv" in text
     assert "gold \\ answer" in text
+    right = bibert_accuracy(packed_file)
+    assert f"<td>accuracy</td><td>{100 * right:.2f} %</td><td>2 rows of dev.csv</td>" in text
     assert f"{page.stat().st_size:,} bytes" in capsys.readouterr().err
 
 

@@ -94,8 +94,50 @@ def test_a_finished_run_answers_again_at_once(place, trained, capsys):
     assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place), "--json"]) == 0
     captured = capsys.readouterr()
     notes = json.loads((trained / "student" / "run.json").read_text())
-    assert json.loads(captured.out)["bibert"]["metrics"] == notes["metrics"]
+    found = json.loads(captured.out)
+    assert found["bibert"] == {"metrics": notes["metrics"], "model": str(trained / "student" / "model")}
+    assert list(found) == ["majority class", "bag of words", "teacher", "bibert"]
+    assert all(row["metrics"].keys() == {"dev_accuracy", "dev_macro_f1"} for row in found.values())
     assert "steps in" not in captured.err
+
+
+def test_train_sets_its_models_beside_what_one_gets_for_nothing(place, trained, capsys):
+    words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", trained]
+    assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place)]) == 0
+    lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    cells = {line[1]: line[2:] for line in lines if len(line) > 2}
+    with (place / "dev.csv").open(encoding="utf-8") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    most = max(labels.count(label) for label in set(labels)) / len(labels)
+    assert cells["majority class"][0] == f"{100 * most:.1f}"
+    assert cells["majority class"][2] == ""  # it is kept nowhere
+    assert float(cells["bag of words"][0]) > 100 / 2
+    assert {"teacher", "bibert"} <= cells.keys()
+
+
+def test_texts_without_words_leave_the_bag_of_words_out(place, capsys):
+    rows = "".join(f"{'ab'[row % 2]},{'xy'[row % 2]}\n" for row in range(20))
+    words = ["train", replaced(place, "letters.csv", f"text,label\n{rows}"), "-c", place / "start", "-o", place / "ab"]
+    recipe = replaced(place, "letters.toml", 'extends = "teacher"\nmax_steps = 1\n')
+    assert called([*words, *SHORT, "--set", "max_steps=1", "--teacher-recipe", recipe, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert list(json.loads(captured.out)) == ["majority class", "teacher", "bibert"]
+    assert "the table has no bag of words: " in captured.err
+
+
+def test_scores_have_no_floor(place, capsys):
+    rows = "".join(f"{'good' if row % 2 else 'bad'} film,{row / 20}\n" for row in range(40))
+    words = [
+        "train",
+        replaced(place, "scores.csv", f"text,score\n{rows}"),
+        "-c",
+        place / "start",
+        "-o",
+        place / "scored",
+    ]
+    recipe = replaced(place, "scores.toml", 'extends = "teacher"\nmax_steps = 1\n')
+    assert called([*words, *SHORT, "--set", "max_steps=1", "--teacher-recipe", recipe, "--json", "--regression"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["teacher", "bibert"]
 
 
 def test_evaluate_gives_the_score_that_training_noted(place, trained, capsys):
@@ -103,7 +145,7 @@ def test_evaluate_gives_the_score_that_training_noted(place, trained, capsys):
     words = ["evaluate", place / "dev.csv", "--model", trained / "student" / "model", "--json"]
     assert called(words) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out)["bibert"]["metrics"]["all_accuracy"] == noted
+    assert json.loads(captured.out)["bibert"]["metrics"]["accuracy"] == noted
     assert "texts cut after 32 tokens" in captured.err
     for asked, cut in (("8", 8), ("100", POSITIONS)):
         assert called([*words, "--max-length", asked]) == 0

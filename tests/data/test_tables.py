@@ -70,7 +70,7 @@ def test_every_form_gives_the_same_data(suffix, packed, tmp_path):
     assert data.train.pairs is None
     assert data.label_names == ("bad", "good")
     assert data.train.labels == tuple(int(label == "good") for label in LABELS)
-    assert data.metrics == ("accuracy", "f1")
+    assert data.metrics == ("accuracy", "macro_f1")
     assert data.train.origin == data.source == str(path)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bibert.packed.file import save
+from bibert.models import shipped_file
+from bibert.packed.file import load, save
 from bibert.runtime import reference
 
 ROOT = Path(__file__).parents[2]
@@ -55,15 +56,12 @@ def test_the_example_says_in_one_line_what_is_wrong(classify, model_file, tmp_pa
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"classify: {words}\n")
 
 
-def test_the_short_example_prints_the_logits_of_the_reference(example, new_model, tmp_path):
-    plain = {"thresholds": (), "score_thresholds": False, "ffn_levels": "sign", "labels": 2, "norm_eps": 1e-12}
-    shape = {"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536, "vocabulary": 30522, "positions": 512}
-    model = new_model(**plain, **shape)
-    save(model, tmp_path / "model.bibert")
-    done = call(example("logits"), tmp_path / "model.bibert")
+def test_the_short_example_prints_the_logits_of_the_model_in_the_package(example):
+    shipped = shipped_file("sst2")
+    done = call(example("logits"), shipped)
     assert done.stderr == ""
     found = np.array(done.stdout.split(), dtype=np.float32)
-    assert found.tobytes() == reference.logits(model, [[101, 1037, 9882, 2143, 102]])[0].tobytes()
+    assert found.tobytes() == reference.logits(load(shipped), [[101, 1037, 9882, 2143, 102]])[0].tobytes()
 
 
 def test_the_document_shows_the_example_as_it_is_and_every_name_of_the_header():

@@ -12,7 +12,7 @@ from bibert.analysis import architecture
 from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import CheckpointError, NumericError
 from bibert.nn.binarization import binarize
-from bibert.nn.loading import MODEL_TYPES, load_classifier
+from bibert.nn.loading import MODEL_TYPES, load_classifier, model_folder
 
 SHAPE = {
     "vocab_size": 90,
@@ -130,7 +130,27 @@ def test_another_architecture_is_refused_with_both_names(config, name, tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
-    assert refusal(tmp_path / "nowhere").startswith("there is no such folder")
+    assert refusal(tmp_path / "nowhere") == "there is no such folder; check the path"
+
+
+def test_a_slip_in_a_path_is_told_without_asking_the_hub(tmp_path, monkeypatch):
+    def asked(*_, **__):
+        pytest.fail("the Hub was asked")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr("bibert.nn.loading.AutoConfig.from_pretrained", asked)
+    for path in ("runs/typo", "./typo", "~/typo", "runs/reviews/typo"):
+        with pytest.raises(CheckpointError, match="there is no such folder; check the path"):
+            load_classifier(path)
+
+
+def test_a_run_folder_stands_for_the_model_in_it(classifier_folder, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").symlink_to(classifier_folder)
+    assert model_folder(tmp_path / "run") == tmp_path / "run" / "model"
+    assert load_classifier(tmp_path / "run").label_names == load_classifier(classifier_folder).label_names
+    assert refusal(tmp_path).endswith(f"give one of the runs in it: {tmp_path / 'run'}")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -140,7 +160,7 @@ def test_a_file_instead_of_its_folder_is_refused(classifier_folder, name):
 
 def test_a_folder_without_config_is_refused(broken):
     (broken / "config.json").unlink()
-    assert refusal(broken).startswith("the folder has no readable config.json")
+    assert refusal(broken) == "the folder has no config.json; give the folder of a BERT checkpoint"
 
 
 @pytest.mark.parametrize("text", ["{", '{"model_type": "bert", "hidden_size": "many"}'])

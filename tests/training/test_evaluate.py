@@ -1,4 +1,4 @@
-"""Metrics against values counted by hand, and logits that do not depend on how rows are batched."""
+"""The answers of a network: logits that do not depend on how rows are batched."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,50 +12,7 @@ from bibert.data.examples import TextData
 from bibert.errors import DataError
 from bibert.nn.binarization import binarize
 from bibert.nn.loading import Classifier, load_classifier
-from bibert.training.evaluate import METRICS, batches_by_length, evaluate, predict_logits, score
-
-
-def logits(*classes: int) -> np.ndarray:
-    return np.eye(3, dtype=np.float32)[list(classes)]
-
-
-def test_accuracy_is_the_share_of_right_answers():
-    assert score(logits(0, 1, 2, 0), np.array([0, 1, 1, 1]), ["accuracy"]) == {"accuracy": 0.5}
-
-
-def test_f1_is_that_of_class_one():
-    # 2 true positives, 1 false positive, 1 false negative: 2 · 2 / (2 · 2 + 1 + 1)
-    assert score(logits(1, 1, 1, 0, 0), np.array([1, 1, 0, 1, 0]), ["f1"])["f1"] == pytest.approx(4 / 6)
-
-
-def test_matthews_is_the_correlation_of_two_classes():
-    # 2 true and 1 false positive, 1 true and 1 false negative: (2 · 1 - 1 · 1) / √(3 · 3 · 2 · 2)
-    assert score(logits(1, 1, 1, 0, 0), np.array([1, 1, 0, 0, 1]), ["matthews"])["matthews"] == pytest.approx(1 / 6)
-
-
-def test_correlations_of_scores():
-    predicted, gold = np.array([[1.0], [2.0], [4.0]], dtype=np.float32), np.array([1.0, 2.0, 3.0])
-    result = score(predicted, gold, ["pearson", "spearman"])
-    pearson = 3 / (2 * 14 / 3) ** 0.5  # covariance 3, variances 2 and 14/3, each times 3
-    assert result["pearson"] == pytest.approx(pearson)
-    assert result["spearman"] == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("name", ["f1", "matthews", "pearson", "spearman"])
-def test_constant_predictions_score_zero_without_a_warning(name: str):
-    constant = np.zeros((4, 1), dtype=np.float32) if "earson" in name or name == "spearman" else logits(0, 0, 0, 0)
-    assert score(constant, np.array([0, 1, 1, 0]), [name]) == {name: 0.0}
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_perfect_predictions_score_one(name: str):
-    gold = np.array([0.0, 1.0, 1.0, 0.0])
-    perfect = gold[:, None].astype(np.float32) if "earson" in name or name == "spearman" else logits(0, 1, 1, 0)
-    assert score(perfect, gold, [name])[name] == pytest.approx(1)
-
-
-def test_one_row_has_no_correlation():
-    assert score(np.ones((1, 1), dtype=np.float32), np.array([1.0]), ["pearson"]) == {"pearson": 0.0}
+from bibert.training.evaluate import batches_by_length, evaluate, predict_logits
 
 
 @pytest.mark.parametrize("scheme", ["bibert", "baseline"])

@@ -79,7 +79,7 @@ def load_history(run: Path) -> History:
     """
     path = run / PROBE
     if not path.is_file():
-        raise DataError(f"{run}: has no {PROBE}; train with --probe-every 50, or give texts to look at the model alone")
+        raise DataError(f"{run}: has no {PROBE}; train with --probe-every 50 to see what happens through training")
     try:
         events = read_json_lines(path)
         last = [event for event in events if event["stage"] == events[-1]["stage"]]

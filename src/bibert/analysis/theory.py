@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 def binary_entropy(probability: float) -> float:
     """The entropy of a bit that is 1 with this probability, in bits (the paper's definition of H, with log2)."""
-    return -sum(p * math.log2(p) for p in (probability, 1 - probability) if p > 0)
+    return sum(-p * math.log2(p) for p in (probability, 1 - probability) if 0 < p < 1)  # a sum of nothing is +0
 
 
 def sign_entropy(mean: float, deviation: float = 1.0) -> float:

@@ -33,7 +33,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
 
-    Labelled rows, or --task, add the confusion matrix; they, or texts, add entropies and attention.
+    Labelled rows, or --task, add the score on them and the confusion matrix; they, or texts, add entropies and
+    attention.
 
     Example: bibert analyze report --model runs/student dev.csv -o report.html
     """
@@ -58,22 +59,27 @@ def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Fi
         return Findings()
     if record.model is None:
         raise DataError(f"{record.name}: has no model yet; leave the rows and texts out, or wait for its end")
-    rows = _rows(record, data) if has_rows else None
+    rows, names = _rows(record, data) if has_rows else (None, ())
     read = texts or ([] if rows is None else rows.texts_or_pairs[:MOST_TEXTS])
     tokens = int(record.recipe.get("max_length", MAX_LENGTH))
     found = _inside(record.model, read, tokens) if record.has_bits else Findings()
-    if rows is None or len(record.labels) < 2:
+    if rows is None:
         return found
-    require_extra("train", "a confusion matrix")
-    from bibert.training.evaluate import confusion
+    from bibert.data.metrics import confusion, score
 
-    counts = confusion(_logits(record.model, rows, tokens), rows.labels)
-    return replace(found, confusion=counts, scored=f"{len(rows):,} rows of {Path(rows.origin).name}")
+    logits = _logits(record.model, rows, tokens)
+    return replace(
+        found,
+        confusion=confusion(logits, rows.labels) if len(record.labels) > 1 else None,
+        scores=score(logits, rows.labels, names),
+        scored=f"{len(rows):,} rows of {Path(rows.origin).name}",
+    )
 
 
-def _rows(record: "Record", data: ScoringOptions) -> "Split":
-    splits, _ = data.load_splits(tuple(record.labels))
-    return next(iter(splits.values()))
+def _rows(record: "Record", data: ScoringOptions) -> "tuple[Split, tuple[str, ...]]":
+    """The rows, of a task with two dev sets the first, and the metrics for them."""
+    splits, names = data.load_splits(tuple(record.labels))
+    return next(iter(splits.values())), names
 
 
 def _inside(model: Path, texts: "list[Row]", tokens: int) -> "Findings":
@@ -87,6 +93,7 @@ def _inside(model: Path, texts: "list[Row]", tokens: int) -> "Findings":
 
 def _logits(model: Path, rows: "Split", tokens: int) -> "NDArray[np.float32]":
     if model.is_dir():
+        require_extra("train", "scoring a model folder")
         from bibert.nn.loading import load_classifier
         from bibert.training.evaluate import predict_logits
 

@@ -6,6 +6,7 @@ works in an install without torch. The options of a command live in its own file
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,13 @@ def bibert(
 
 def main() -> None:
     """The entry point of the script `bibert`."""
+    signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(sys.argv[1:]))
+
+
+def _leave(number: int, _: Any) -> None:
+    """Leave as after Ctrl-C, so that no temporary file stays behind; a training goes on to its checkpoint first."""
+    sys.exit(128 + number)
 
 
 def run(args: Sequence[str]) -> int:

@@ -17,7 +17,9 @@ MB = 1e6
 
 
 def bench(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A packed model, made by bibert pack.")],
+    model: Annotated[
+        str, typer.Argument(metavar="FILE", help="A packed file, a name on the Hub, or sst2, which is in the package.")
+    ],
     rival: Annotated[
         list[str] | None, typer.Option(help="Compare with this engine only; may be repeated.", show_default="all")
     ] = None,
@@ -39,7 +41,9 @@ def bench(
     from bibert.rivals.benchmark import DEFAULT_SHAPES, Plan, compare
     from bibert.rivals.inputs import Shape
     from bibert.rivals.table import get_rivals
+    from bibert.runtime.classifier import find_file
 
+    file = find_file(model)
     shapes = tuple(dict.fromkeys(map(Shape.parse, shape or ()))) or DEFAULT_SHAPES
     report = compare(file, Plan(get_rivals(rival or ()), shapes, rounds, threads), tracked)
     if json:

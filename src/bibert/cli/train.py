@@ -1,9 +1,10 @@
 """`bibert train`: teacher and student in one go."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bibert.cli.console import say
 from bibert.cli.options import (
     Checkpoint,
     DataOptions,
@@ -14,8 +15,11 @@ from bibert.cli.options import (
     TrainingOptions,
     with_option_groups,
 )
-from bibert.errors import require_extra
+from bibert.errors import DataError, require_extra
 from bibert.nn.schemes import get_scheme
+
+if TYPE_CHECKING:
+    from bibert.data.examples import TextData
 
 
 @with_option_groups
@@ -31,6 +35,8 @@ def train(
 ) -> None:
     """Fine-tune a teacher on labelled text, binarize it and distill it into the student.
 
+    The table at the end has both, beside the most frequent class of the dev set and a bag of words.
+
     --max-length and --seed count for both; the other options of the recipe are the student's.
 
     Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
@@ -40,6 +46,7 @@ def train(
     from bibert.cli.results import show_metrics
     from bibert.training.distiller import distill, stage_objectives
     from bibert.training.recipe import load_recipe
+    from bibert.training.run import is_main_process
     from bibert.training.teacher import finetune
 
     quiet_libraries()
@@ -68,4 +75,20 @@ def train(
         callbacks=[TrainingProgress(scheme)],
         **arguments,
     )
-    show_metrics({"teacher": taught, scheme: learned}, folders, json)
+    floor = _floor(texts) if is_main_process() else {}
+    show_metrics({**floor, "teacher": taught, scheme: learned}, folders, json)
+
+
+def _floor(data: "TextData") -> dict[str, dict[str, float]]:
+    """What one gets without a network, on the same dev rows; nothing for scores."""
+    from bibert.rivals.floor import majority_class, words_alone
+
+    if not data.label_names:
+        return {}
+    say("counting words, to compare with")
+    floor = {"majority class": majority_class(data)}
+    try:
+        floor["bag of words"] = words_alone(data)
+    except DataError as error:  # it is only beside the result
+        say(f"the table has no bag of words: {error}")
+    return floor

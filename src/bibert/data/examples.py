@@ -35,6 +35,6 @@ class TextData:
     train: Split
     dev: dict[str, Split]  # "dev" alone, or "dev" and "dev_mismatched" for MNLI; the first one selects
     label_names: tuple[str, ...]  # empty for regression
-    metrics: tuple[str, ...]  # rows of training.evaluate.METRICS; the first one selects the best model
+    metrics: tuple[str, ...]  # rows of metrics.METRICS; the first one selects the best model
     source: Path | str  # the folder, file or Hub name
     columns: tuple[str, ...] = ()  # the columns of a user's file that were read

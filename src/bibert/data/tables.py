@@ -20,8 +20,7 @@ Source = str | Path | DatasetLike | Mapping[str, DatasetLike]
 
 BY_NAME = Columns()
 DEV_NAMES = ("validation", "dev", "valid", "val", "eval")  # what a DatasetDict may call it; a test split is not for us
-TWO_CLASS_METRICS = ("accuracy", "f1")  # F1 of the second class, which is the last in the order of their names
-CLASS_METRICS = ("accuracy",)
+CLASS_METRICS = ("accuracy", "macro_f1")  # no class of a user's is known to be the one that is looked for
 SCORE_METRICS = ("spearman", "pearson")
 
 
@@ -154,6 +153,4 @@ def _check_scores(split: Split) -> None:
 
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
     """The metrics of a user's own data, the one that selects first."""
-    if not label_names:
-        return SCORE_METRICS
-    return TWO_CLASS_METRICS if len(label_names) == 2 else CLASS_METRICS
+    return CLASS_METRICS if label_names else SCORE_METRICS

@@ -13,6 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
+from transformers.utils import CONFIG_NAME
 
 from bibert.errors import CheckpointError, NumericError, one_line
 from bibert.nn.config import BiBertConfig
@@ -21,6 +22,7 @@ from bibert.nn.model import BiBertForSequenceClassification
 MODEL_TYPES = ("bert", "bibert")  # as in analysis.architecture, which must do without torch
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
+RUN_MODEL = "model"  # of a run folder, see `training.run`
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
 
 
@@ -44,7 +46,7 @@ def load_classifier(
     """Load any BERT checkpoint: a bare encoder, a Hugging Face classifier, or one of our own.
 
     Args:
-        checkpoint: a folder, or a name on the Hub.
+        checkpoint: a folder, a run folder around one, or a name on the Hub.
         label_names: the labels of the data; () for regression; None keeps the checkpoint's own.
         overrides: values of the configuration to change, such as dropout rates.
 
@@ -52,11 +54,39 @@ def load_classifier(
         CheckpointError: the folder is missing or torn, is not a BERT, or does not fit its tokenizer.
         NumericError: a weight is not finite.
     """
-    config = _config(checkpoint, label_names, overrides or {})
-    model = _weights(checkpoint, config, label_names is not None)
-    tokenizer = _tokenizer(checkpoint)
-    _check_vocabulary(checkpoint, tokenizer, config.vocab_size)
+    place = model_folder(checkpoint)
+    config = _config(place, label_names, overrides or {})
+    model = _weights(place, config, label_names is not None)
+    tokenizer = _tokenizer(place)
+    _check_vocabulary(place, tokenizer, config.vocab_size)
     return Classifier(model, tokenizer)
+
+
+def model_folder(checkpoint: str | Path) -> str | Path:
+    """Where the model itself is: in the folder that is named, in the run folder's `model/`, or on the Hub.
+
+    Raises:
+        CheckpointError: it is a file, a folder without a model, or a path that leads nowhere.
+    """
+    path = Path(checkpoint)
+    if path.is_file():
+        raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
+    if not path.exists():
+        _refuse_what_is_no_hub_name(path, str(checkpoint))
+        return checkpoint
+    for place in (path, path / RUN_MODEL):
+        if (place / CONFIG_NAME).is_file():
+            return place
+    inside = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
+    remedy = f"give one of the runs in it: {', '.join(inside)}" if inside else "give the folder of a BERT checkpoint"
+    raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; {remedy}")
+
+
+def _refuse_what_is_no_hub_name(path: Path, name: str) -> None:
+    """A path with a slip in it is told at once, not after the Hub was asked for it."""
+    is_path = path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or Path(path.parts[0]).is_dir()
+    if is_path and name.count("/"):
+        raise CheckpointError(f"{name}: there is no such folder; check the path")
 
 
 @contextmanager
@@ -71,8 +101,6 @@ def without_notices() -> Iterator[None]:
 
 
 def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
-    if Path(checkpoint).is_file():
-        raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
     try:
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:

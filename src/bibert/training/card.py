@@ -13,11 +13,12 @@ import numpy as np
 
 from bibert.analysis.record import Record, load_record
 from bibert.data.examples import Split
+from bibert.data.metrics import confusion, score
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.models import DEFAULT
+from bibert.nn.loading import model_folder
 from bibert.runtime.classifier import TextClassifier, find_file, load
-from bibert.training.evaluate import confusion, score
-from bibert.training.run import RunFolder, provenance, weights_digest
+from bibert.training.run import provenance, weights_digest
 
 BLANK = "–"
 RECIPE_FIRST = ("seed", "epochs", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
@@ -33,7 +34,7 @@ class Subject:
         rows: labelled texts to measure it on.
         task: the GLUE task whose dev set the rows are; empty for any other rows.
         metrics: names of metrics, the selecting one first.
-        teacher: model folder of the teacher it was distilled from; None to say nothing of it.
+        teacher: run or model folder of the teacher it was distilled from; None to say nothing of it.
         licence: of the weights, such as apache-2.0.
         limits: what a user must know, sentence by sentence.
     """
@@ -74,12 +75,11 @@ def card(subject: Subject) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _teacher(folder: Path, weights: str | None) -> Record:
+def _teacher(given: Path, weights: str | None) -> Record:
     """What the run of the teacher noted; `weights` is the digest in the packed file, None where it has none."""
+    folder = Path(model_folder(given))
     if not provenance(folder):
-        inner = RunFolder(folder).model
-        remedy = inner if inner.is_dir() else "one, such as runs/reviews/teacher/model"
-        raise CheckpointError(f"{folder}: is not the model folder of a finished run, so it has no notes; give {remedy}")
+        raise CheckpointError(f"{given}: lies in no finished run, so it has no notes; give the run of the teacher")
     found = weights_digest(folder)
     if weights is not None and found != weights:
         raise CheckpointError(

@@ -19,7 +19,7 @@ from bibert.distill.objective import Objective, check_weights, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.binarization import calibrate, first_student, split_student
 from bibert.nn.config import as_scheme
-from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.loading import Classifier, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
@@ -116,6 +116,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)
+    teacher, start = model_folder(teacher), None if start is None else model_folder(start)
     models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
     request = request_of("distill", data, recipe, **models) | {"scheme": row.to_dict()}
     with opened(output, request) as run:

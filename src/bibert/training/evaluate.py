@@ -1,64 +1,21 @@
-"""How good a model is: the metrics of GLUE by name, and a model's score on a split.
-
-Metrics come from scikit-learn and scipy; this module only names them and says what they take.
-"""
+"""A network's answers to a split, and how good they are; the metrics themselves are in `data.metrics`."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import stats
-from sklearn import metrics as scores
 
 from bibert.data.encoding import Collator, EncodedSplit, encode
 from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.metrics import score
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier
 from bibert.nn.model import evaluating
 
-Array = npt.NDArray[np.generic]
 Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the rows of a batch, and the batch
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
-
-
-def _correlation(function: Callable[[Array, Array], tuple[float, float]], predicted: Array, gold: Array) -> float:
-    """A correlation; 0 where one side is constant and it has no value."""
-    if len(gold) < 2 or np.ptp(predicted) == 0 or np.ptp(gold) == 0:
-        return 0.0
-    return float(function(predicted, gold)[0])
-
-
-def _pearson(predicted: Array, gold: Array) -> float:
-    return _correlation(stats.pearsonr, predicted, gold)
-
-
-def _spearman(predicted: Array, gold: Array) -> float:
-    return _correlation(stats.spearmanr, predicted, gold)
-
-
-# Each takes predictions (class ids, or scores) and gold labels.
-METRICS: Mapping[str, Callable[[Array, Array], float]] = {
-    "accuracy": lambda predicted, gold: float(scores.accuracy_score(gold, predicted)),
-    "f1": lambda predicted, gold: float(scores.f1_score(gold, predicted, zero_division=0.0)),
-    "matthews": lambda predicted, gold: float(scores.matthews_corrcoef(gold, predicted)),
-    "pearson": _pearson,
-    "spearman": _spearman,
-}
-
-
-def score(logits: npt.NDArray[np.float32], labels: Array, names: Sequence[str]) -> dict[str, float]:
-    """The named metrics of a model's logits, (rows, labels) or (rows, 1) for regression."""
-    predicted = logits[:, 0] if logits.shape[-1] == 1 else logits.argmax(axis=-1)
-    return {name: METRICS[name](predicted, labels) for name in names}
-
-
-def confusion(logits: npt.NDArray[np.float32], labels: Array | Sequence[float]) -> list[list[int]]:
-    """How often each label was answered for each gold one: rows are gold labels, columns are answers."""
-    counts = scores.confusion_matrix(labels, logits.argmax(axis=-1), labels=range(logits.shape[-1]))
-    table: list[list[int]] = counts.tolist()
-    return table
 
 
 def evaluate(
@@ -70,7 +27,7 @@ def evaluate(
     watch: Watch | None = None,
 ) -> dict[str, float]:
     """The named metrics of a model on a split, in eval mode; `watch` as in `predict_logits`."""
-    return score(predict_logits(classifier, split, max_length, watch=watch), np.asarray(split.labels), names)
+    return score(predict_logits(classifier, split, max_length, watch=watch), split.labels, names)
 
 
 def predict_logits(

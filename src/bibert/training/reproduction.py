@@ -104,10 +104,10 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
         Interrupted: SIGTERM or Ctrl-C came; the same call goes on.
     """
     plan.check()
+    texts = {task: plan.load(task) for task in plan.tasks}  # all before the first run: a missing file ends no table
     output.mkdir(parents=True, exist_ok=True)
     cells: list[Cell] = []
-    for task in plan.tasks:
-        data = plan.load(task)
+    for task, data in texts.items():
         teacher = output / task / "teacher"
         callbacks = progress(f"{task} teacher")
         finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)

@@ -243,12 +243,13 @@ def finished_metrics(run: RunFolder) -> dict[str, float] | None:
 
 
 def provenance(model: Path) -> dict[str, Any]:
-    """Where a model folder comes from, by the run it lies in: data, recipe, metrics; empty if it lies in none.
+    """Where a model comes from, by the run folder that it is or lies in: data, recipe, metrics; empty without one.
 
     Names of files and folders are left out: they mean nothing on another machine.
     """
     folder = model.absolute()  # which has a name and a parent where `model` is "."
-    notes = read_json(RunFolder(folder.parent).notes) if folder.name == MODEL else None
+    run = RunFolder(folder.parent if folder.name == MODEL else folder)
+    notes = read_json(run.notes) if run.model.is_dir() else None
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
     request = notes["request"]

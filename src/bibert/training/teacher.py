@@ -9,7 +9,7 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError
-from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.loading import Classifier, load_classifier, model_folder
 from bibert.training.log import JsonLog
 from bibert.training.recipe import Recipe
 from bibert.training.run import finish, finished_metrics, opened, request_of
@@ -52,6 +52,7 @@ def finetune(
     Raises:
         Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
     """
+    checkpoint = model_folder(checkpoint)
     with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
         done = finished_metrics(run)
         if done is not None:

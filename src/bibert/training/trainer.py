@@ -20,10 +20,10 @@ from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback
 
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, encode
 from bibert.data.examples import TextData
+from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.loading import Classifier
 from bibert.training.checkpoints import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
-from bibert.training.evaluate import score
 from bibert.training.interruption import Interruption
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Recipe

@@ -35,13 +35,15 @@ class Findings:
         entropies: of the model on texts.
         attention: of the model on one text.
         confusion: rows are gold labels, columns are answers.
-        scored: where the confusion was counted, such as "SST-2 dev, 872 rows".
+        scored: the labelled rows it was counted on, such as "872 rows of dev.tsv".
+        scores: metrics of the model on these rows, by name.
     """
 
     entropies: Entropies | None = None
     attention: AttentionMap | None = None
     confusion: Sequence[Sequence[int]] | None = None
     scored: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,11 @@ def report_page(record: Record, findings: Findings) -> str:
 
 
 def _results(record: Record, findings: Findings) -> Section:
-    tables: list[Rows] = []
-    if record.metrics:
-        named = [[name.replace("_", " "), f"{100 * value:.2f} %"] for name, value in record.metrics.items()]
-        tables.append([["metric", "at the best evaluation"], *named])
-        text = ""
-    else:
+    noted = [[*_metric(*one), "dev set of its training, best evaluation"] for one in record.metrics.items()]
+    measured = [[*_metric(*one), findings.scored] for one in findings.scores.items()]
+    tables: list[Rows] = [[["metric", "value", "measured on"], *noted, *measured]] if noted or measured else []
+    text = ""
+    if not noted:
         text = "The training has not ended." if record.packed is None else "The file does not say how good it was."
     if findings.confusion is None:
         if len(record.labels) != 1:
@@ -88,6 +89,10 @@ def _results(record: Record, findings: Findings) -> Section:
         for place, (name, row) in enumerate(zip(record.labels, findings.confusion, strict=True))
     ]
     return Section("Results", f"{text} Confusion counted on {findings.scored}.".strip(), [], [*tables, [head, *lines]])
+
+
+def _metric(name: str, value: float) -> tuple[str, str]:
+    return name.replace("_", " "), f"{100 * value:.2f} %"
 
 
 def _training(record: Record) -> Section:

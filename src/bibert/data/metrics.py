@@ -1,0 +1,101 @@
+"""How good answers are: the metrics of GLUE and of own data, by name, from answers and gold labels alone.
+
+NumPy is all they need, so a packed file is scored in the light install; the tests hold them against scikit-learn and
+scipy. Whose answers they are is decided elsewhere: a network's in `training.evaluate`, a file's in `runtime`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Counts = NDArray[np.int64]
+
+
+def accuracy(answers: Array, gold: Array) -> float:
+    """The share of right answers."""
+    return float(np.mean(answers == gold))
+
+
+def f1(answers: Array, gold: Array) -> float:
+    """F1 of class 1, which GLUE's tasks look for; 0 where it is neither answered nor gold."""
+    right, answered, asked = _counts(answers, gold)
+    return float(2 * right[1] / max(answered[1] + asked[1], 1)) if len(right) > 1 else 0.0
+
+
+def macro_f1(answers: Array, gold: Array) -> float:
+    """The mean F1 of the classes that are answered or gold: a rare class counts as much as a frequent one."""
+    right, answered, asked = _counts(answers, gold)
+    there = answered + asked > 0
+    return float(np.mean(2 * right[there] / (answered + asked)[there]))
+
+
+def matthews(answers: Array, gold: Array) -> float:
+    """Matthews' correlation of two classes, and its form for more; 0 where one side is constant."""
+    right, answered, asked = _counts(answers, gold)
+    rows = len(gold)
+    together = rows * int(right.sum()) - int(answered @ asked)
+    spread = math.sqrt(rows**2 - int(answered @ answered)) * math.sqrt(rows**2 - int(asked @ asked))
+    return together / spread if spread else 0.0
+
+
+def pearson(answers: Array, gold: Array) -> float:
+    """The correlation of two scores; 0 where one side is constant and it has no value."""
+    if np.ptp(answers) == 0 or np.ptp(gold) == 0:
+        return 0.0
+    return float(np.corrcoef(answers.astype(np.float64), gold)[0, 1])
+
+
+def spearman(answers: Array, gold: Array) -> float:
+    """The correlation of their ranks."""
+    return pearson(_ranks(answers), _ranks(gold))
+
+
+# Each takes answers (class ids, or scores) and gold labels.
+METRICS: Mapping[str, Callable[[Array, Array], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def score(logits: NDArray[np.float32], labels: Array | Sequence[float], names: Sequence[str]) -> dict[str, float]:
+    """The named metrics of a model's logits, (rows, labels) or (rows, 1) for regression."""
+    return score_answers(logits[:, 0] if logits.shape[-1] == 1 else logits.argmax(axis=-1), labels, names)
+
+
+def score_answers(
+    answers: Array | Sequence[float], labels: Array | Sequence[float], names: Sequence[str]
+) -> dict[str, float]:
+    """The named metrics of answers: class ids, or scores."""
+    return {name: METRICS[name](np.asarray(answers), np.asarray(labels)) for name in names}
+
+
+def confusion(logits: NDArray[np.float32], labels: Array | Sequence[float]) -> list[list[int]]:
+    """How often each label was answered for each gold one: rows are gold labels, columns are answers."""
+    classes = logits.shape[-1]
+    cells = np.asarray(labels).astype(np.int64) * classes + logits.argmax(axis=-1)
+    table: list[list[int]] = np.bincount(cells, minlength=classes**2).reshape(classes, classes).tolist()
+    return table
+
+
+def _counts(answers: Array, gold: Array) -> tuple[Counts, Counts, Counts]:
+    """For each class: how often it was answered rightly, how often answered, how often gold."""
+    answers, gold = answers.astype(np.int64), gold.astype(np.int64)
+    classes = int(max(answers.max(), gold.max())) + 1
+    sides = (gold[answers == gold], answers, gold)
+    right, answered, asked = (np.bincount(side, minlength=classes) for side in sides)
+    return right, answered, asked
+
+
+def _ranks(values: Array) -> Array:
+    """Places in order of size, from 1; equal values share the mean of theirs."""
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Array = (np.cumsum(times) - (times - 1) / 2)[place]
+    return ranks

@@ -1,0 +1,116 @@
+"""`bibert evaluate` of a packed file: the figures of its folder, without torch, and what is refused."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from bibert.data.synthetic import make_reviews
+
+HEAVY = {"torch", "transformers", "datasets", "accelerate", "sklearn", "scipy", "pandas", "matplotlib"}
+LENGTH = ["--max-length", "32"]  # at which the file was packed
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """60 labelled sentences as a CSV file."""
+    path = tmp_path_factory.mktemp("rows") / "test.csv"
+    split = make_reviews(60, seed=3)
+    names = ("negative", "positive")
+    lines = [f'"{text}",{names[int(label)]}' for text, label in zip(split.texts, split.labels, strict=True)]
+    path.write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def figures(bibert, capsys):
+    """What `bibert evaluate --json` prints for some words."""
+
+    def read(*words):
+        assert bibert("evaluate", *words, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return read
+
+
+def test_a_packed_file_has_the_figures_of_its_folder(figures, student, packed_file, rows):
+    of_file = figures(rows, "--model", packed_file)["bibert"]
+    of_folder = figures(rows, "--model", student, *LENGTH)["bibert"]
+    assert of_file["metrics"] == of_folder["metrics"]
+    assert of_file["metrics"].keys() == {"accuracy", "macro_f1"}
+    assert (of_file["model"], of_folder["model"]) == (str(packed_file), str(student))
+
+
+def test_more_rows_than_a_window_are_all_scored(figures, packed_file, rows, monkeypatch):
+    expected = figures(rows, "--model", packed_file)
+    monkeypatch.setattr("bibert.runtime.classifier.WINDOW", 7)
+    assert figures(rows, "--model", packed_file) == expected
+
+
+def test_the_table_says_accuracy_and_the_line_before_it_of_what(bibert, packed_file, rows, capsys):
+    assert bibert("evaluate", rows, "--model", packed_file) == 0
+    said = capsys.readouterr()
+    assert f"scoring {packed_file} on 60 rows of test.csv, texts cut after 32 tokens" in said.err
+    head = [cell.strip() for cell in said.out.splitlines()[1].strip("┃").split("┃")]
+    assert head == ["model", "accuracy", "macro f1", "where"]
+
+
+def test_the_model_in_the_package_is_scored_by_its_name(figures, tmp_path):
+    rows = tmp_path / "two.csv"
+    rows.write_text('text,label\n"a gorgeous, witty film",positive\na waste of time,negative\n')
+    assert figures(rows, "--model", "sst2") == {
+        "bibert_plus": {"metrics": {"accuracy": 1.0, "macro_f1": 1.0}, "model": "sst2"}
+    }
+
+
+def test_pairs_are_scored_as_pairs(figures, student, packed_file, tmp_path):
+    rows = tmp_path / "pairs.csv"
+    rows.write_text("first,second,label\na fine film,two hours,positive\ndull,long,negative\ngood,bad,negative\n")
+    words = [rows, "--text-column", "first", "--pair-column", "second"]
+    expected = figures(*words, "--model", student, *LENGTH)["bibert"]["metrics"]
+    assert figures(*words, "--model", packed_file)["bibert"]["metrics"] == expected
+
+
+def test_a_folder_with_one_packed_file_is_that_file(figures, packed_file, rows, tmp_path):
+    shutil.copy(packed_file, tmp_path / "reviews.bibert")
+    assert figures(rows, "-m", tmp_path)["bibert"]["metrics"] == figures(rows, "-m", packed_file)["bibert"]["metrics"]
+
+
+def test_scoring_a_packed_file_loads_nothing_heavy(packed_file, rows):
+    code = (
+        "import sys; from bibert.cli.app import run\n"
+        "try: run(sys.argv[1:])\n"
+        "except SystemExit as leaving: assert not leaving.code\n"
+        f"assert not {HEAVY} & {{name.partition('.')[0] for name in sys.modules}}, sorted(sys.modules)"
+    )
+    words = ["evaluate", str(rows), "--model", str(packed_file)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--max-length", "16"], "was packed to cut texts after 32 tokens; leave --max-length 16 out"),
+        (["--label-column", "sentiment"], "sentiment"),
+        (["--task", "mnli"], "MNLI has the labels"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, bibert, packed_file, rows, capsys):
+    assert bibert("evaluate", rows, "--model", packed_file, *words) == 2
+    said = capsys.readouterr()
+    assert message in said.err.splitlines()[-1]
+    assert said.out == ""
+
+
+def test_a_folder_without_any_model_is_refused(bibert, rows, tmp_path, capsys):
+    assert bibert("evaluate", rows, "--model", tmp_path) == 2
+    assert "config.json" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_file_that_is_not_there_is_refused(bibert, rows, tmp_path, capsys):
+    assert bibert("evaluate", rows, "--model", tmp_path / "no.bibert") == 2
+    assert "no.bibert" in capsys.readouterr().err.splitlines()[-1]
