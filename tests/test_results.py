@@ -76,6 +76,26 @@ def test_the_quickstart_table_of_the_readme_is_that_of_its_results_file():
     assert f"{result['seconds']:.0f} s on two cores" in README
 
 
+def test_what_is_said_of_looks_into_training_is_what_they_found():
+    found = load(RESULTS / "probes-sst2.json")
+    text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8").replace("\n", " ")
+    entropy, direction = found["entropy_of_attention"], found["direction"]
+    assert max(entropy["baseline"]["greatest_head"]) == 0
+    mean, steps = entropy["bibert"]["mean"], entropy["bibert"]["steps"]
+    least = min(range(len(mean)), key=mean.__getitem__)
+    assert f"{mean[0]:.2f} on average at the start, {mean[least]:.2f} at step {steps[least]}" in text
+    assert f"and {mean[-1]:.2f} at the end" in text
+    context = found["entropy_of_context_at_the_end"]
+    assert f"({context['baseline']:.2f} and {context['bibert']:.2f} bits)" in text
+    scores, bibert = direction["baseline"]["scores"], direction["bibert"]
+    towards, away = (f"{100 * scores[way]:.0f} %" for way in ("matching", "mismatching"))
+    steps = (f"{scores[f'{way}_margin']:.2f}" for way in ("matching", "mismatching"))
+    assert f"({towards} of them, mean step {next(steps)}) more than away ({away}, {next(steps)})" in text
+    assert f"({100 * bibert['scores']['matching']:.0f} and {100 * bibert['scores']['mismatching']:.0f} %)" in text
+    assert f"{100 * bibert['value']['matching']:.0f} % of their similarities" in text
+    assert f"{100 * direction['baseline']['value']['matching']:.0f} %, hardly more than by chance" in text
+
+
 FLAGSHIP = load_cells(RESULTS / "flagship.json")
 
 

@@ -16,6 +16,7 @@ def test_entropy_is_that_of_the_quantile_sweep():
         share = float(row.scheme.removeprefix("baseline_quantile(").removesuffix(")")) / 100
         assert f"{theory.binary_entropy(share):.2f}" == str(row.entropy)
     assert theory.binary_entropy(0.0) == theory.binary_entropy(1.0) == 0.0
+    assert math.copysign(1, theory.binary_entropy(0.0)) == math.copysign(1, theory.binary_entropy(1.0)) == 1
     assert theory.binary_entropy(0.5) == 1.0
 
 

@@ -57,6 +57,11 @@ def test_the_flops_are_those_of_bibert_schemes(student, shown):
     assert values["flops"] == flops(Architecture.from_config(student), SCHEMES["bibert"], 20).total
 
 
+def test_a_file_without_a_gelu_counts_none(shown):
+    values = shown("sst2", "--tokens", 20)
+    assert values["flops"] == flops(ARCHITECTURES["minilm-l6"], SCHEMES["bibert_plus"], 20).total
+
+
 def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
     assert bibert("inspect", packed_file, "--tokens", 16) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -238,15 +238,16 @@ def test_a_reader_that_has_gone_is_quiet(packed_file, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
-def test_ctrl_c_leaves_no_torn_output(packed_file, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_torn_output(packed_file, tmp_path, number):
     (tmp_path / "in.txt").write_text("a film\n" * 400_000)
     with started(packed_file, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt") as process:
         while not list(tmp_path.glob(".out.txt.*.tmp")):  # it has begun to write
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.stderr.read() == b""
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 

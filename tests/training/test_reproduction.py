@@ -125,6 +125,7 @@ def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path)
         (replace(plan, recipe="lost-{task}", tasks=("sst2", "qqp")), RecipeError),
         (replace(plan, changes={"weights": {"atention": 1.0}}), RecipeError),
         (replace(plan, glue=None, train_file="train_aug.tsv"), DataError),
+        (replace(plan, recipe="cpu-{task}", teacher_recipe="teacher", tasks=("sst2", "mrpc")), DataError),
     ):
         with pytest.raises(error):
             reproduce(broken, tmp_path / "runs", quiet)

@@ -23,12 +23,12 @@ WAYS: Mapping[str, str] = {"matching": "towards the teacher", "mismatching": "aw
 
 def draw_directions(histories: Mapping[str, History]) -> Figure:
     """Matching and mismatching steps through training, of all heads and layers together, by the name of each run."""
-    panels = [
-        Panel(title, _lines(histories, thing, steps), "mean step" if steps else "share of elements")
-        for steps in (False, True)
+    shares = [
+        Panel(title, _lines(histories, thing, False), "share of elements", limits=(0, 1))
         for thing, title in TITLES.items()
     ]
-    return draw_panels(panels, "training step", columns=len(TITLES))
+    steps = [Panel(title, _lines(histories, thing, True), "mean step") for thing, title in TITLES.items()]
+    return draw_panels([*shares, *steps], "training step", columns=len(TITLES))
 
 
 def _lines(histories: Mapping[str, History], thing: str, steps: bool) -> list[Line]:
