@@ -87,6 +87,24 @@ def test_answers_can_be_json_lines_with_all_probabilities(predict, answers):
         assert values["score_negative"] + values["score_positive"] == pytest.approx(1)
 
 
+def test_probabilities_have_names_in_plain_lines(predict):
+    code, out, _ = predict("a film", "--proba")
+    label, score, negative, positive, text = out.rstrip("\n").split("\t")
+    assert (code, text) == (0, "a film")
+    assert {"negative": negative, "positive": positive}[label] == f"score_{label}={score}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
+def test_a_line_is_answered_before_the_next_one_comes(packed_file):
+    with started(packed_file, "--line-buffered", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for text in (b"a film", b"dull"):
+            process.stdin.write(text + b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\t" + text + b"\n")
+        process.stdin.close()
+    assert process.returncode == 0
+
+
 def test_a_pair_is_one_text_for_the_model(predict, packed_file):
     code, out, _ = predict("a film", "a book", "--pair", "dull", "--pair", "fine", "--json")
     assert code == 0

@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType(
         "card": Row("bibert.cli.card", "Write the card of a packed file: figures, origin, limits."),
         "analyze": Row("bibert.cli.analyze", "The paper's analysis: theorems, and what a model does inside."),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
+        "recipes": Row("bibert.cli.recipes", "Show the presets of trainings, or all settings of one."),
         "schemes": Row("bibert.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }
 )

@@ -57,6 +57,9 @@ class FileOptions:
             help="What becomes of a broken row; replace puts U+FFFD in the place of bytes that are not text.",
         ),
     ] = "fail"
+    line_buffered: Annotated[
+        bool, typer.Option("--line-buffered", help="Answer each row as it comes, for a pipe that stays open.")
+    ] = False
 
     @property
     def path(self) -> Path | None:
@@ -172,7 +175,8 @@ def _label_file(files: FileOptions, form: str, scorer: "Scorer") -> None:
         open_output(files.target) as file,
         _watching(shown=not typed and not (files.target is None and sys.stdout.isatty())) as watch,
     ):
-        done = score_table(table, file, scorer, watch, rows_per_chunk=1 if typed else ROWS_PER_CHUNK)
+        at_once = 1 if typed or files.line_buffered else ROWS_PER_CHUNK
+        done = score_table(table, file, scorer, watch, rows_per_chunk=at_once)
     if done.skipped:
         say(f"{done.skipped:,} rows were skipped, the first because of {done.first_skipped}")
     if files.target is not None:

@@ -104,7 +104,7 @@ def _first_known(by_lower: dict[str, str], names: Sequence[str]) -> str:
 
 def _unknown_column(table: Table, part: str, names: Sequence[str]) -> DataError:
     return DataError(
-        f"{table.top}: no {part} column among {shown(table.columns)}; say which one it is, "
+        f"{table.top}: no {part} column among {shown(table.columns)}; say which one it is (--{part}-column), "
         f"or add a header line with a known name ({', '.join(names[:5])}, ...)"
     )
 

@@ -20,6 +20,7 @@ from bibert.data.readers import MOST_CHARACTERS, check_gzip, check_utf8_text, re
 from bibert.errors import DataError, did_you_mean
 
 ON_ERROR = ("fail", "skip", "replace")
+ON_ERROR_REMEDY = "skip such rows (--on-error skip) or replace the byte (--on-error replace)"
 STDIN = "stdin"
 _LONGEST_MAGIC = 4
 # What `surrogateescape` makes of a byte that the encoding does not have; NUL marks a binary file.
@@ -66,10 +67,10 @@ class Decoding:
         if self.on_error == "replace":
             return _NOT_TEXT.sub(REPLACEMENT, text)
         if found[0] == "\0":
-            raise DataError(f"{where}: holds a NUL byte; write the file again, or skip such rows or replace the byte")
+            raise DataError(f"{where}: holds a NUL byte; write the file again, or {ON_ERROR_REMEDY}")
         raise DataError(
             f"{where}: byte 0x{ord(found[0]) & 0xFF:02x} is not {self.encoding}; name the file's encoding "
-            "(latin-1 is common), or skip such rows or replace the byte"
+            f"(--encoding latin-1 is common), or {ON_ERROR_REMEDY}"
         )
 
 

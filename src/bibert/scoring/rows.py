@@ -91,7 +91,7 @@ def text_of(value: object, column: str, where: str) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        raise DataError(f"{where}: no text in column {column!r}; fill it in, or skip such rows")
+        raise DataError(f"{where}: no text in column {column!r}; fill it in, or skip such rows (--on-error skip)")
     raise DataError(
         f"{where}: column {column!r} holds a value of type {type(value).__name__}, not a text; name another column"
     )
@@ -102,5 +102,5 @@ def check_new_columns(new: Iterable[str], old: Iterable[str], where: str) -> Non
     taken = set(old).intersection(new)
     if taken:
         raise DataError(
-            f"{where}: has a column {min(taken)!r} already; give the new columns a prefix, such as predicted_"
+            f"{where}: has a column {min(taken)!r} already; give the new columns a prefix, such as --prefix predicted_"
         )

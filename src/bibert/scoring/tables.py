@@ -109,7 +109,9 @@ def form_of(path: Path) -> str:
     suffix = Path(name).suffix
     if suffix not in FORM_OF_SUFFIX or (suffix == ".parquet" and path.suffix.lower() == ".gz"):
         known = ", ".join(FORM_OF_SUFFIX)
-        raise DataError(f"{path}: the name does not tell what is in the file; let it end in {known}, or name its form")
+        raise DataError(
+            f"{path}: the name does not tell what is in the file; let it end in {known}, or say it with --format"
+        )
     return FORM_OF_SUFFIX[suffix]
 
 

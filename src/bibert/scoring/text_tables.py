@@ -136,8 +136,9 @@ class PlainTextsAsJson(PlainTexts):
 
 
 def plain_line(text: Text, values: Mapping[str, Value]) -> str:
-    """New columns, then the text: it may hold tabs, so it stands last."""
+    """New columns, then the text: it may hold tabs, so it stands last. Past label and score, columns have names."""
     cells = [_word(value) if isinstance(value, str) else f"{value:.4f}" for value in values.values()]
+    cells[2:] = [f"{name}={cell}" for name, cell in list(zip(values, cells, strict=True))[2:]]
     return "\t".join([*cells, *(part.replace("\n", " ") for part in parts_of(text))]) + "\n"
 
 
