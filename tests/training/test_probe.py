@@ -98,7 +98,7 @@ def test_the_probe_batch_has_texts_from_all_over_and_a_moderate_length():
     lengths = np.full(100, 80)
     ids = np.repeat(np.arange(100, dtype=np.int32), 80)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    split = EncodedSplit(ids, np.zeros_like(ids, dtype=np.int8), offsets, np.zeros(100, np.int64), 0)
+    split = EncodedSplit(ids, np.zeros_like(ids, dtype=np.int8), offsets, np.zeros(100, np.int64))
     batch = probe_batch(split, 0)
     assert batch["input_ids"].shape == (32, 64)
     assert batch["input_ids"][0, 0] == 0
