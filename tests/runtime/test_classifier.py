@@ -40,6 +40,12 @@ def test_each_text_gets_a_label_and_its_probability(classifier):
     assert len({entry["label"] for entry in found}) > 1
 
 
+def test_a_classifier_shows_its_shape_and_its_labels(classifier):
+    config = classifier.config
+    words = f"{config.layers} x {config.hidden} on {classifier.isa}: {', '.join(classifier.labels)}"
+    assert repr(classifier) == f"<TextClassifier {words}>"
+
+
 def test_probabilities_are_the_softmax_of_the_logits(classifier):
     logits, probabilities = classifier.logits(TEXTS), classifier.predict_proba(TEXTS)
     assert (logits.dtype, logits.shape) == (np.float32, (6, 3))

@@ -98,6 +98,10 @@ class TextClassifier:
         self.labels = tuple(labels)
         self.about = about
 
+    def __repr__(self) -> str:
+        labels = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
+        return f"<{type(self).__name__} {self.config.layers} x {self.config.hidden} on {self.isa}: {labels}>"
+
     @property
     def config(self) -> PackedConfig:
         """The shape of the model."""
