@@ -1,11 +1,13 @@
 """Figures in README and docs are those of the results files, and every results file says where it comes from."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from bibert.training.reproduced import load_cells
+from bibert.analysis.paper import TABLE_1
+from bibert.training.reproduced import load_cells, markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -94,6 +96,15 @@ def test_what_is_said_of_looks_into_training_is_what_they_found():
     assert f"({100 * bibert['scores']['matching']:.0f} and {100 * bibert['scores']['mismatching']:.0f} %)" in text
     assert f"{100 * bibert['value']['matching']:.0f} % of their similarities" in text
     assert f"{100 * direction['baseline']['value']['matching']:.0f} %, hardly more than by chance" in text
+
+
+def test_the_ablation_of_the_readme_is_that_of_its_results_file():
+    cells = load_cells(RESULTS / "ablation.json")
+    table = re.search(r"<!-- docs/results/ablation\.json -->\n(.*?)\n<!-- end -->", README, flags=re.DOTALL)
+    assert table[1] == markdown(cells, TABLE_1).strip()
+    scores = {cell.scheme: cell.score for cell in cells if cell.task == "sst2"}
+    rivals = ("baseline", "baseline+bi_attention", "baseline+dmd")
+    assert all(scores["bibert"] > scores[rival] for rival in rivals)
 
 
 FLAGSHIP = load_cells(RESULTS / "flagship.json")

@@ -190,7 +190,7 @@ def _backbone(cell: Cell) -> str:
 
 def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
-    epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epochs, "
+    epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
     return (
         f"students {epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
