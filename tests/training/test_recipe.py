@@ -135,6 +135,7 @@ def test_a_missing_file_is_refused_with_the_presets_there_are():
         ("log_every", (0,)),
         ("warmup", (-0.1, 1.0, float("nan"))),
         ("dropout", (1.0,)),
+        ("average", (-0.1, 1.0)),
         ("weight_decay", (-0.1, float("nan"))),
         ("clip_norm", (-1.0, float("inf"))),
         ("max_steps", (-1,)),

@@ -25,7 +25,7 @@ RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
         lambda value: 0 < value < math.inf,
         "above 0 and finite",
     ),
-    (("warmup", "dropout"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+    (("warmup", "dropout", "average"), lambda value: 0 <= value < 1, "from 0 to below 1"),
     (
         ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience"),
         lambda value: 0 <= value < math.inf,
@@ -57,6 +57,7 @@ class Recipe:
             one more at the end.
         log_every: optimizer steps between lines of the log.
         patience: stop after this many evaluations without a better one; 0 for never.
+        average: decay of a running mean of the weights, which is evaluated and saved in their place; 0 for none.
         seed: of everything random.
         norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
         mask_padding: leave padding tokens out of the distillation terms.
@@ -79,6 +80,7 @@ class Recipe:
     eval_every: int = 200
     log_every: int = 20
     patience: int = 0
+    average: float = 0.0
     seed: int = 42
     norm_scope: Literal["sample", "batch"] = "sample"
     mask_padding: bool = True

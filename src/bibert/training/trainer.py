@@ -7,6 +7,7 @@ loss is, is decided in `teacher` and `distiller`; the run folder is in `run`, si
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.loading import Classifier
+from bibert.training.averaging import RunningMean
 from bibert.training.checkpoints import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
 from bibert.training.interruption import Interruption
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
@@ -66,6 +68,9 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         )
         for shown in (ProgressCallback, PrinterCallback):  # the caller's callbacks show progress
             self.remove_callback(shown)
+        self.running_mean = RunningMean(self.model, recipe.average) if recipe.average else None
+        if self.running_mean is not None:
+            self.add_callback(self.running_mean)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ARG002
         return self.sampler
@@ -119,14 +124,32 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir)
         checkpoint = folder / f"checkpoint-{self.state.global_step}"
-        with disk_space(checkpoint, CHECKPOINT_PER_MODEL * size_in_bytes(self.model)):
-            super()._save_checkpoint(model, trial)
+        models = CHECKPOINT_PER_MODEL + (self.running_mean is not None)
+        with disk_space(checkpoint, models * size_in_bytes(self.model)):
+            with self._mean_in_place():
+                super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
+                if self.running_mean is not None:
+                    self.running_mean.save_weights(checkpoint)
                 write_manifest(checkpoint)
         if self.args.should_save:
             drop_old_checkpoints(folder, KEPT_CHECKPOINTS, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The metrics of the mean of the weights where there is one, else of the weights."""
+        with self._mean_in_place():
+            metrics: dict[str, float] = super().evaluate(*args, **kwargs)
+        return metrics
+
+    def _mean_in_place(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.running_mean is None else self.running_mean.in_place()
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.running_mean is not None:
+            self.running_mean.resume(Path(resume_from_checkpoint))
 
     def train_from_last_checkpoint(self) -> None:
         """Train to the end, from the newest whole checkpoint if there is one; the model is then the best one.
@@ -147,6 +170,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         except BaseException:
             self.callback_handler.on_train_end(self.args, self.state, self.control)  # progress bars close
             raise
+        self.running_mean = None  # the model is the best one now, and that was a mean
         self.interruption.leave_if_noted(self.args, self.state)
 
     def _take_best_if_trained(self, checkpoint: Path) -> bool:
