@@ -82,11 +82,13 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
         MissingExtraError: a folder needs torch, which is not installed.
         BibertError: it is none of these.
     """
-    folder = Path(path)
-    for place in (folder, folder / MODEL):
-        if (place / CONFIG_NAME).is_file():
-            return _from_folder(place, max_length)
-    return _from_file(find_file(path))
+    folder = network_folder(Path(path))
+    return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
+
+
+def network_folder(path: Path) -> Path | None:
+    """The folder of a network, which `path` is or has inside as a run folder; None where it is something else."""
+    return next((place for place in (path, path / MODEL) if (place / CONFIG_NAME).is_file()), None)
 
 
 def _from_file(path: Path) -> Subject:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bibert.analysis.architecture import CONFIG_NAME
-from bibert.analysis.history import MODEL
 from bibert.cli.console import say, tracked
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
@@ -75,11 +73,10 @@ def evaluate(
 
 def _is_packed(model: str) -> bool:
     """Whether it is a file, or a name that leads to one; a folder with both is that of a network."""
+    from bibert.analysis.subject import network_folder
+
     folder = Path(model)
-    if not folder.is_dir():
-        return True
-    has_network = any((place / CONFIG_NAME).is_file() for place in (folder, folder / MODEL))
-    return not has_network and any(folder.glob(f"*{SUFFIX}"))
+    return not folder.is_dir() or (network_folder(folder) is None and any(folder.glob(f"*{SUFFIX}")))
 
 
 def _of_file(model: str, max_length: int | None) -> Judged:
