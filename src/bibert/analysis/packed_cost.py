@@ -4,17 +4,17 @@ The rule is in `cost`, the tensors of a file in `packed.schema`; here each tenso
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from bibert.analysis.architecture import Architecture
 from bibert.analysis.cost import size
 from bibert.errors import BibertError
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.schemes import SCHEMES, Scheme
 from bibert.packed.header import Description, encode
 from bibert.packed.schema import TOKENIZER, PackedConfig, tensor_specs
 
-PACKED_SCHEME = SCHEMES["bibert"]  # whatever the scheme was called, this is what a packed file computes
+PACKED_SCHEME = SCHEMES["bibert"]  # whose parts the rule counts
 HEADER = "header"
 # Which part a tensor belongs to, by its name; the first that fits counts.
 PART_OF_TENSOR: Mapping[str, Callable[[str], bool]] = MappingProxyType(
@@ -44,6 +44,12 @@ REASONS: Mapping[str, str] = MappingProxyType(
         HEADER: "shape, labels, origin, digest and the place of every tensor",
     }
 )
+
+
+def scheme_of_file(config: PackedConfig, name: str = PACKED_SCHEME.name) -> Scheme:
+    """The scheme, under any name, that computes what a file with this config does; its gains are in the scales."""
+    row = SCHEMES["bibert_plus"] if config.ffn_levels == "bool" else PACKED_SCHEME
+    return replace(row, name=name, thresholds=config.thresholds, score_thresholds=config.score_thresholds)
 
 
 @dataclass(frozen=True)

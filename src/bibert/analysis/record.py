@@ -5,13 +5,13 @@ Nothing is computed here and no torch is needed; a report is made of it in `page
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bibert.analysis.architecture import CONFIG_NAME, Architecture
 from bibert.analysis.history import LOG, MODEL, NOTES, PROBE, History, load_history
-from bibert.analysis.packed_cost import architecture_of
+from bibert.analysis.packed_cost import architecture_of, scheme_of_file
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.nn.schemes import Scheme, get_scheme
@@ -105,13 +105,12 @@ def _labels(model: Path) -> tuple[str, ...]:
 
 
 def _scheme_of(packed: PackedModel) -> Scheme:
-    """The scheme that a file names; where it is a user's own, BiBERT's with what the file has besides."""
+    """The scheme that a file names; where it is a user's own, one that computes the same."""
     name = str(packed.about.get("scheme", "bibert"))
     try:
         return get_scheme(name)
     except SchemeError:
-        file, known = packed.config, get_scheme("bibert")
-        return replace(known, name=name, thresholds=file.thresholds, score_thresholds=file.score_thresholds)
+        return scheme_of_file(packed.config, name)
 
 
 def _of_file(path: Path) -> Record:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bibert.analysis.architecture import CONFIG_NAME, Architecture, count_parameters
 from bibert.analysis.cost import TOKENS, elementwise_flops, product_flops, size
+from bibert.analysis.packed_cost import scheme_of_file
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
@@ -196,8 +197,7 @@ def paper_flops(config: "PackedConfig", summary: "Summary") -> float:
     """FLOPs of one text by the paper's rule: products, and float work on single numbers."""
     # How the heads share the channels matters to a softmax only.
     shape = Architecture(config.layers, config.hidden, 1, config.intermediate)
-    scheme = SCHEMES["bibert_plus" if config.ffn_levels == "bool" else "bibert"]  # they differ in the GELU
-    return _product_flops(summary.total) + elementwise_flops(shape, scheme, summary.tokens)
+    return _product_flops(summary.total) + elementwise_flops(shape, scheme_of_file(config), summary.tokens)
 
 
 def _product_flops(part: "Part") -> float:

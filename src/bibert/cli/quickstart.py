@@ -12,6 +12,7 @@ from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 from bibert.errors import require_extra
 from bibert.nn.schemes import get_scheme
+from bibert.training.recipe import SEEDS
 
 if TYPE_CHECKING:
     from bibert.rivals.benchmark import Report
@@ -23,7 +24,7 @@ SHOWN = 3  # sentences whose answers are shown
 
 def quickstart(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the models and logs.")] = Path("quickstart"),
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the sentences and the weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=SEEDS - 1, help="Seed of the sentences and the weights.")] = 0,
     json: Json = False,
 ) -> None:
     """See it work: train a small teacher, binarize it twice, pack one student, compare. Needs no data, no download.
