@@ -126,6 +126,25 @@ def test_the_teacher_is_called_by_its_scheme(scheme, called, bits, written, run_
     assert f"| teacher, torch, dev set of its run | {bits} |" in text
 
 
+def test_what_the_training_started_from_is_said_with_its_data_and_recipe(written, run_folder, student, rows, tmp_path):
+    shutil.copytree(student, tmp_path / "first" / "model")
+    scheme = get_scheme("bibert").to_dict()
+    data = NOTES["request"]["data"] | {"train": "first.csv"}
+    write_notes(tmp_path / "first", metrics={"dev_accuracy": 0.625}, scheme=scheme, data=data)
+    start = {"name": str(tmp_path / "first" / "model"), "sha256": weights_digest(tmp_path / "first" / "model")}
+    write_notes(run_folder, start=start)
+    text = written(run_folder, rows)
+    assert "- Started from a model of scheme `bibert` with dev_accuracy = 0.625. Data: reviews, first.csv" in text
+    assert "seed = 7, epochs = 2.0" in text.split("Started from", 1)[1]
+
+
+def test_a_start_that_is_gone_or_was_trained_again_is_known_by_its_digest_alone(written, run_folder, student, rows):
+    write_notes(run_folder, start={"name": str(student), "sha256": "cd" * 32})
+    assert f"- Started from a model of which only the SHA-256 of its weights is known, {'cd' * 8}…" in written(
+        run_folder, rows
+    )
+
+
 def test_a_teacher_that_nothing_is_known_of_is_refused(bibert, run_folder, teacher, rows, tmp_path, capsys):
     packed = tmp_path / "m.bibert"
     assert bibert("pack", run_folder / "model", "-o", packed) == 0

@@ -11,7 +11,7 @@ REFUSED = {
     "task": (["--tasks", "sst-2,sst3", "-c", "x"], "there is no GLUE task 'sst3'"),
     "scheme": (["--schemes", "bibret", "--tasks", "sst-2", "-c", "x"], "there is no scheme 'bibret'"),
     "seed": (["--seeds", "1,two", "-c", "x"], "'two' is not a whole number"),
-    "checkpoint": (["--tasks", "sst-2"], "no checkpoint to fine-tune teachers from"),
+    "checkpoint": (["--tasks", "sst-2"], "holds no finished teacher, and there is no checkpoint"),
     "recipe": (["--tasks", "sst-2", "-c", "x", "--set", "epoch=2"], "unknown key 'epoch'"),
     "nothing to collect": (["--collect"], "holds no finished run"),
 }

@@ -11,6 +11,7 @@ from bibert.analysis.paper import TABLE_1, TABLE_2
 from bibert.data.glue import TASKS
 from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.nn.loading import load_classifier
+from bibert.training.distiller import distill
 from bibert.training.recipe import load_recipe
 from bibert.training.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
 from bibert.training.reproduction import Plan, collect, reproduce, write_results
@@ -83,6 +84,12 @@ def test_a_second_call_trains_nothing(output, plan):
     assert {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")} == before
 
 
+def test_finished_teachers_need_no_checkpoint(output, plan, tmp_path):
+    reproduce(replace(plan, checkpoint=None), output, quiet)
+    with pytest.raises(DataError, match=f"{tmp_path}/sst2/teacher: holds no finished teacher"):
+        reproduce(replace(plan, checkpoint=None), tmp_path, quiet)
+
+
 def test_the_table_sets_ours_beside_the_papers(output):
     table = (output / "table.md").read_text()
     assert "| scheme | bits | SST-2, ours | paper |" in table
@@ -99,6 +106,20 @@ def test_runs_by_different_recipes_are_not_averaged(output):
     cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
     changed = [cells[0], replace(cells[1], recipe={**cells[1].recipe, "learning_rate": 1.0})]
     assert f"| {cells[0].score:.1f}, {cells[1].score:.1f} |" in markdown(changed, TABLE_1)
+
+
+def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(output, plan, tmp_path):
+    run, first = tmp_path / "sst2" / "bibert-1", output / "sst2" / "bibert-1" / "model"
+    distill(output / "sst2" / "teacher", "bibert", plan.load("sst2"), run, plan.students_recipe("sst2", 1), start=first)
+    (cell,) = collect(tmp_path)
+    assert cell.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
+    assert cell.origin["start"]["start"] is None
+    (began,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    text = markdown([began, cell], TABLE_1)
+    assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
+    assert "students (begun as a trained `bibert`) 1 epoch, 4 steps" in text
+    with pytest.raises(DataError, match="started from a trained model = False, bibert with True"):
+        mean_scores([began, cell], "sst2")
 
 
 def test_an_unfinished_run_is_not_collected(output, tmp_path):

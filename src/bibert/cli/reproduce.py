@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,7 +24,7 @@ def reproduce(
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", "-c", help="The BERT to fine-tune teachers from.", show_default=False),
+        typer.Option("--checkpoint", "-c", help="The BERT to fine-tune missing teachers from.", show_default=False),
     ] = None,
     table: Annotated[str, typer.Option(help=f"Which one: {', '.join(TABLES)}.")] = "1",
     tasks: Annotated[
@@ -68,7 +68,7 @@ def reproduce(
             tasks=tuple(get_task(word).key for word in _words(tasks) or _tasks_of(wanted)),
             schemes=_words(schemes) or _schemes_of(wanted),
             seeds=tuple(_seed(word) for word in _words(seeds)),
-            checkpoint=_given(checkpoint),
+            checkpoint=checkpoint,
             recipe=recipe,
             teacher_recipe=teacher_recipe,
             changes=parse_changes(changes or []),
@@ -110,9 +110,3 @@ def _seed(word: str) -> int:
     if not word.isdigit():
         raise DataError(f"--seeds: {word!r} is not a whole number; write --seeds 1,2,3")
     return int(word)
-
-
-def _given(checkpoint: str | None) -> Any:
-    if checkpoint is None:
-        raise DataError("no checkpoint to fine-tune teachers from: give one with --checkpoint, or --collect alone")
-    return checkpoint

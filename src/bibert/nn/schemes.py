@@ -143,9 +143,8 @@ class Scheme:
         return SCHEMES["full_precision"] if structure in self.kept else self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for config.json; `kept` only where something is, as versions without it wrote them."""
-        values = asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
-        return values if self.kept else {key: value for key, value in values.items() if key != "kept"}
+        """Plain values, for config.json."""
+        return asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Scheme":

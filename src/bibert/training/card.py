@@ -162,14 +162,30 @@ def _training(classifier: TextClassifier, teacher: Record | None) -> str:
     about = classifier.about
     settings = _settings(about["recipe"], [*RECIPE_FIRST, *sorted(about["recipe"].keys() - set(RECIPE_FIRST))])
     lines = [
-        f"- Data: {about['data']['name']} (SHA-256 of texts and labels {about['data']['sha256'][:16]}…).",
+        f"- Data: {_data(about['data'])}.",
         f"- Scheme `{about['scheme']}`, distilled from {_called(teacher)}. Recipe: {settings}.",
         f"- bibert {about['bibert']}, commit {about.get('commit')}, {about.get('date')}, {about.get('cpu')}.",
+        *_starts(about.get("start")),
     ]
     if teacher is not None:
         settings = _settings(teacher.recipe, RECIPE_FIRST[:5])
         lines.append(f"- Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
     return "## Training\n\n" + "\n".join(lines)
+
+
+def _data(data: Mapping[str, str]) -> str:
+    return f"{data['name']}, {data['train']} (SHA-256 of texts and labels {data['sha256'][:16]}…)"
+
+
+def _starts(start: Mapping[str, Any] | None) -> list[str]:
+    """What the training started from and what that one started from, where it was not the teacher."""
+    if start is None:
+        return []
+    if "recipe" not in start:
+        return [f"- Started from a model of which only the SHA-256 of its weights is known, {start['sha256'][:16]}…."]
+    settings, metrics = _settings(start["recipe"], RECIPE_FIRST), _settings(start["metrics"], sorted(start["metrics"]))
+    said = f"- Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
+    return [f"{said} Recipe: {settings}. Commit {start['commit']}, {start['date']}.", *_starts(start["start"])]
 
 
 def _settings(recipe: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -53,7 +53,7 @@ class Cell:
         evaluations: step and selecting metric of each evaluation, in order.
         recipe: every hyper-parameter, the seed among them.
         backbone: layers, hidden size and heads.
-        origin: commit, versions, processor, date, digests of data and teacher.
+        origin: commit, versions, processor, date, digests of data and teacher, what it started from.
     """
 
     task: str
@@ -70,6 +70,12 @@ class Cell:
     def score(self) -> float:
         """The paper's metric of the task, in percent."""
         return 100 * self.metrics[f"dev_{TASKS[self.task].metrics[0]}"]
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What runs must share for their scores to be compared or averaged: all but scheme, seed and task."""
+        begun = {"augmented": self.augmented, "started from a trained model": self.origin.get("start") is not None}
+        return {key: value for key, value in self.recipe.items() if key != "seed"} | dict(self.backbone) | begun
 
     @property
     def steps(self) -> int:
@@ -108,9 +114,9 @@ def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
     """
     runs = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER and not cell.augmented]
     for cell in runs:
-        for key, value in {**runs[0].recipe, **runs[0].backbone}.items():
-            other = {**cell.recipe, **cell.backbone}.get(key)
-            if key != "seed" and other != value:
+        for key, value in runs[0].setting.items():
+            other = cell.setting.get(key)
+            if other != value:
                 raise DataError(
                     f"{TASKS[task].name}: {runs[0].scheme} was run with {key} = {value}, {cell.scheme} with {other}; "
                     "only runs of one recipe can be compared"
@@ -163,8 +169,7 @@ def _scores(runs: Sequence[Cell]) -> str:
     scores = [cell.score for cell in runs]
     if not scores:
         return BLANK
-    recipes = [{**cell.recipe, "seed": None} for cell in runs]
-    if len(scores) == 1 or any(recipe != recipes[0] for recipe in recipes):
+    if len(scores) == 1 or any(cell.setting != runs[0].setting for cell in runs):
         return ", ".join(f"{score:.1f}" for score in scores)
     return f"{fmean(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})"
 
@@ -191,7 +196,9 @@ def _backbone(cell: Cell) -> str:
 def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
+    start = cell.origin.get("start")
+    started = f"(begun as a trained `{start.get('scheme', 'model')}`) " if start else ""
     return (
-        f"students {epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
+        f"students {started}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
     )

@@ -43,7 +43,7 @@ class Plan:
         tasks: keys of GLUE tasks.
         schemes: names of schemes; the teacher is trained in any case.
         seeds: of the students.
-        checkpoint: the BERT the teachers are fine-tuned from.
+        checkpoint: the BERT the teachers are fine-tuned from; None where they are finished already.
         recipe: preset or file of the students, `{task}` standing for the task, as in `paper-{task}`.
         teacher_recipe: the same for the teachers.
         changes: to the students' recipe; the teachers take `max_length` from it.
@@ -56,7 +56,7 @@ class Plan:
     tasks: tuple[str, ...]
     schemes: tuple[str, ...]
     seeds: tuple[int, ...]
-    checkpoint: str
+    checkpoint: str | None
     recipe: str
     teacher_recipe: str
     changes: dict[str, Any]
@@ -104,13 +104,16 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
         Interrupted: SIGTERM or Ctrl-C came; the same call goes on.
     """
     plan.check()
+    if plan.checkpoint is None:
+        _check_teachers(plan, output)
     texts = {task: plan.load(task) for task in plan.tasks}  # all before the first run: a missing file ends no table
     output.mkdir(parents=True, exist_ok=True)
     cells: list[Cell] = []
     for task, data in texts.items():
         teacher = output / task / "teacher"
-        callbacks = progress(f"{task} teacher")
-        finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)
+        if plan.checkpoint is not None:
+            callbacks = progress(f"{task} teacher")
+            finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)
         cells = write_results(output, plan.table)
         for scheme in plan.schemes:
             for seed in plan.seeds:
@@ -126,6 +129,16 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
                 )
                 cells = write_results(output, plan.table)
     return cells
+
+
+def _check_teachers(plan: Plan, output: Path) -> None:
+    for task in plan.tasks:
+        teacher = output / task / "teacher"
+        if finished_metrics(RunFolder(teacher)) is None:
+            raise DataError(
+                f"{teacher}: holds no finished teacher, and there is no checkpoint to fine-tune one from: give "
+                "one with --checkpoint, or --collect alone"
+            )
 
 
 def write_results(output: Path, table: str) -> list[Cell]:
@@ -182,7 +195,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         },
         origin={
             "bits": str(scheme.bits),
-            **{name: known[name] for name in ("commit", "versions", "cpu", "date", "teacher_sha256")},
+            **{name: known[name] for name in ("commit", "versions", "cpu", "date", "teacher_sha256", "start")},
             "data_sha256": known["data"]["sha256"],
         },
     )

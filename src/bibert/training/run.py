@@ -27,6 +27,7 @@ from bibert.analysis.history import LOG, MODEL, NOTES, PROBE
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
+from bibert.nn.config import as_scheme
 from bibert.nn.loading import Classifier
 from bibert.training.checkpoints import (
     LOCK,
@@ -243,9 +244,10 @@ def finished_metrics(run: RunFolder) -> dict[str, float] | None:
 
 
 def provenance(model: Path) -> dict[str, Any]:
-    """Where a model comes from, by the run folder that it is or lies in: data, recipe, metrics; empty without one.
+    """Where a model comes from, by the run folder that it is or lies in: scheme, data, recipe, metrics; empty without.
 
-    Names of files and folders are left out: they mean nothing on another machine.
+    Where the run started from another trained model, `start` is the provenance of that one; it is None where a student
+    was made from its teacher. Names of folders are left out: they mean nothing on another machine.
     """
     folder = model.absolute()  # which has a name and a parent where `model` is "."
     run = RunFolder(folder.parent if folder.name == MODEL else folder)
@@ -254,9 +256,20 @@ def provenance(model: Path) -> dict[str, Any]:
         return {}
     request = notes["request"]
     return {
-        "data": {"name": request["data"]["name"], "sha256": request["data"]["sha256"]},
+        "scheme": as_scheme(request.get("scheme", "full_precision")).name,
+        "data": {name: request["data"][name] for name in ("name", "train", "sha256")},
         "recipe": request["recipe"],
         "teacher_sha256": request.get("teacher", {}).get("sha256"),
+        "start": _start_of(request),
         "metrics": notes["metrics"],
         **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
     }
+
+
+def _start_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The provenance of the model that a student started from; its digest alone if that model is no longer there."""
+    if "start" not in request:
+        return None
+    folder, sha256 = Path(request["start"]["name"]), request["start"]["sha256"]
+    known = provenance(folder) if weights_digest(folder) == sha256 else {}
+    return {"sha256": sha256, **known}
