@@ -65,12 +65,12 @@ def native_build(tool: Callable[[str], str]) -> Path:
 
 @pytest.fixture(scope="session")
 def example(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function: an example in C by its name, linked with the library that Python uses."""
+    """A function: an example in C by its name, built with the header and the library that Python's package has."""
 
     def build(name: str) -> Path:
         program, native = tmp_path_factory.mktemp("example") / name, Path(library()._name).resolve()
         strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-        include = f"-I{ROOT / 'native' / 'include'}"
+        include = f"-I{native.parent / 'include'}"
         run(tool("cc"), *strict, include, EXAMPLES / f"{name}.c", native, f"-Wl,-rpath,{native.parent}", "-o", program)
         return program
 
