@@ -133,6 +133,14 @@ def test_a_csv_file_keeps_its_columns_and_order(predict, tmp_path, answers):
     assert [row["predicted_label"] for row in rows] == [answer["label"] for answer in answers]
 
 
+def test_texts_that_were_not_read_to_their_end_are_counted(predict, packed_file):
+    most = load(packed_file).max_length
+    fits, longer = " ".join(["film"] * (most - 2)), " ".join(["film"] * (most - 1))  # beside [CLS] and [SEP]
+    assert predict("dull", fits)[2] == ""
+    says = f"texts longer than {most} tokens: 2; their ends were not read\n"
+    assert predict("dull", longer, fits, longer)[2] == says
+
+
 def test_standard_input_can_be_a_table(predict, stdin):
     stdin(b'{"body": "dull", "reply": "why"}\n')
     code, out, _ = predict("--format", "jsonl", "--text-column", "body", "--pair-column", "reply", "--json")

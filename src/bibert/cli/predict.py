@@ -133,11 +133,14 @@ def predict(
     from bibert.runtime.classifier import load
     from bibert.scoring.tables import scorer_of
 
-    scorer = scorer_of(load(model, threads=threads), proba=proba, prefix=prefix)
+    classifier = load(model, threads=threads)
+    scorer = scorer_of(classifier, proba=proba, prefix=prefix)
     if given:
         _answer(given, scorer, files.target, json)
     else:
         _label_file(files, "txt as json" if json and form == "txt" else form, scorer)
+    if classifier.texts_cut:
+        say(f"texts longer than {classifier.max_length} tokens: {classifier.texts_cut:,}; their ends were not read")
 
 
 def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text]":

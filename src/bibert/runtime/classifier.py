@@ -7,6 +7,7 @@ stream of texts needs no more memory than a short one.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice, zip_longest
 from pathlib import Path
+from threading import Lock
 from types import EllipsisType, TracebackType
 from typing import Any, Self
 
@@ -97,6 +98,8 @@ class TextClassifier:
         self.encoder = encoder
         self.labels = tuple(labels)
         self.about = about
+        self._cut = 0
+        self._counting = Lock()
 
     def __repr__(self) -> str:
         labels = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
@@ -116,6 +119,11 @@ class TextClassifier:
     def max_length(self) -> int:
         """Tokens of the longest input; what is longer is cut."""
         return self.encoder.max_length
+
+    @property
+    def texts_cut(self) -> int:
+        """How many of the inputs so far were longer than that, so that their ends were not read."""
+        return self._cut
 
     def predict(self, texts: Texts, pairs: Texts | None = None) -> list[Prediction]:
         """The best label of each text with its probability, or its value if this is a regression.
@@ -211,6 +219,8 @@ class TextClassifier:
 
     def _compute(self, encoded: Sequence[Encoded]) -> NDArray[np.float32]:
         """Longest first, so that no thread starts on a long text when the others are done."""
+        with self._counting:
+            self._cut += sum(row.truncated for row in encoded)
         order = sorted(range(len(encoded)), key=lambda place: -len(encoded[place].ids))
         logits = np.empty((len(encoded), len(self.labels)), dtype=np.float32)
         logits[order] = self.engine.logits_of([encoded[place] for place in order])
