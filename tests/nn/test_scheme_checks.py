@@ -11,8 +11,8 @@ from transformers.activations import ACT2FN
 from bibert.analysis.cost import EMBEDDING_SCALES, FFN_ACTIVATION_FLOPS, QUANTIZER_FLOPS, WEIGHT_SCALES
 from bibert.errors import SchemeError
 from bibert.nn.attention import ATTENTION, BI_ATTENTION
-from bibert.nn.quantizers import ELEMENTWISE, LEARNED, MEASURED
-from bibert.nn.scheme_checks import ATTENTION_OF_NORMALIZER, NAMES, PART_OF_FIELD, QUANTIZER_BITS
+from bibert.nn.quantizers import ELEMENTWISE, LEARNED, MEASURED, quantize_weight
+from bibert.nn.scheme_checks import ATTENTION_OF_NORMALIZER, NAMES, PART_OF_FIELD, QUANTIZER_BITS, WITHOUT_SCALE
 from bibert.nn.schemes import (
     DMD,
     LABELS_ONLY,
@@ -37,6 +37,12 @@ def test_the_quantizers_a_scheme_can_name_are_those_that_exist():
 
 def test_weights_take_only_what_the_functions_of_weights_know():
     assert {*NAMES["weight"], *NAMES["embedding"]} <= {"none", "sign", *MEASURED}
+
+
+def test_a_gain_needs_a_scale():
+    weight = torch.linspace(-1, 1, 16).view(4, 4)
+    scaled = {name for name in set(NAMES["weight"]) - {"none"} if quantize_weight(name, weight, 2).scale is not None}
+    assert set(NAMES["weight"]) - scaled == set(WITHOUT_SCALE)
 
 
 def test_the_normalizers_and_what_goes_with_them_are_those_of_the_attention():

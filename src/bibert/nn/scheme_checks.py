@@ -50,8 +50,10 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "normalizer": tuple(ATTENTION_OF_NORMALIZER),
         "attention": ATTENTION_OF_NORMALIZER["softmax"],
         "ffn_activation": ("gelu", "relu", "linear"),
+        "gain": ("none", "layer", "row"),
     }
 )
+WITHOUT_SCALE = ("none", "group_affine")  # weights whose levels are values
 # Which of W-E-A a quantizer answers for. Beside `activation` itself, an activation may also have fewer bits.
 PART_OF_FIELD: Mapping[str, str] = MappingProxyType(
     {
@@ -70,7 +72,7 @@ def check(scheme: "Scheme") -> None:
     Raises:
         SchemeError: with the scheme, the field, its value and what is allowed there.
     """
-    for rule in (_names, _attention, _quantile, _bits, _schedule):
+    for rule in (_names, _attention, _quantile, _gain, _bits, _schedule):
         if problem := rule(scheme):
             raise SchemeError(f"scheme {scheme.name!r}: {problem}")
 
@@ -96,6 +98,14 @@ def _attention(scheme: "Scheme") -> str | None:
             "score_thresholds and scaled_context belong to Bi-Attention, which has normalizer='none'; "
             f"here it is {scheme.normalizer!r}"
         )
+    return None
+
+
+def _gain(scheme: "Scheme") -> str | None:
+    if scheme.gain != "none" and scheme.weight in WITHOUT_SCALE:
+        return f"gain is {scheme.gain!r}, but weight={scheme.weight!r} has no scale for it to be a factor of"
+    if scheme.gain != "none" and scheme.split:
+        return f"gain is {scheme.gain!r}, but the two halves of a split weight have a scale each; leave one of them out"
     return None
 
 

@@ -39,7 +39,6 @@ class Stage:
     half_width_ternary: bool = False  # BinaryBERT's first student; the later stages train its split
 
 
-GAINS = ("none", "layer", "row")
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 looks at each
 LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
 VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
@@ -105,8 +104,6 @@ class Scheme:
                 raise SchemeError(
                     f"scheme {self.name!r}: no threshold can stand at {site!r}; {did_you_mean(site, SITES)}"
                 )
-        if self.gain not in GAINS:
-            raise SchemeError(f"scheme {self.name!r}: gain is {self.gain!r}, must be one of {', '.join(GAINS)}")
         check(self)
 
     def _check_kept(self) -> None:
