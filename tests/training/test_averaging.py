@@ -11,9 +11,10 @@ from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
 from bibert.errors import NumericError
+from bibert.files import read_json_lines
 from bibert.nn.loading import load_classifier
 from bibert.training.distiller import distill
-from bibert.training.evaluate import evaluate
+from bibert.training.evaluate import evaluate, predict_logits
 from bibert.training.recipe import Recipe
 
 RECIPE = Recipe(learning_rate=1e-3, batch_size=16, max_length=16, max_steps=6, eval_every=2, average=0.5)
@@ -70,6 +71,21 @@ def test_the_saved_model_is_the_mean_that_was_scored_best(teacher: Path, data: T
     means = [load_file(path) for path in tmp_path.glob("stages/*/checkpoint-*/model.safetensors")]
     model = load_file(tmp_path / "model" / "model.safetensors")
     assert any(all(torch.equal(mean[name], model[name]) for name in model) for mean in means)
+
+
+def test_evaluations_are_those_of_the_mean(teacher: Path, data: TextData, tmp_path: Path):
+    distill(teacher, "bibert", data, tmp_path, RECIPE)
+    student, (last,) = load_classifier(tmp_path), tmp_path.glob("stages/*/checkpoint-6")
+    losses = {}
+    for name in ("model", "latent"):
+        student.model.load_state_dict(load_file(last / f"{name}.safetensors"))
+        logits = torch.from_numpy(predict_logits(student, data.dev["dev"], RECIPE.max_length))
+        labels = torch.tensor(data.dev["dev"].labels, dtype=torch.long)
+        losses[name] = torch.nn.functional.cross_entropy(logits, labels).item()
+    events = [event for event in read_json_lines(tmp_path / "log.jsonl") if "eval_dev_loss" in event]
+    found = next(event["eval_dev_loss"] for event in events if event["step"] == 6)
+    assert found == pytest.approx(losses["model"], rel=1e-5)
+    assert found != pytest.approx(losses["latent"], rel=1e-3)
 
 
 def test_a_mean_survives_a_kill(teacher: Path, data: TextData, tmp_path: Path):

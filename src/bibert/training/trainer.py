@@ -137,11 +137,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             drop_old_checkpoints(folder, KEPT_CHECKPOINTS, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
 
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The metrics of the mean of the weights where there is one, else of the weights."""
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """One dev split, by the mean of the weights where there is one; `evaluate` calls itself for each split."""
         with self._mean_in_place():
-            metrics: dict[str, float] = super().evaluate(*args, **kwargs)
-        return metrics
+            return super().evaluation_loop(*args, **kwargs)
 
     def _mean_in_place(self) -> AbstractContextManager[None]:
         return nullcontext() if self.running_mean is None else self.running_mean.in_place()
