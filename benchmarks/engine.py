@@ -13,9 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bibert.analysis.architecture import ARCHITECTURES
+from bibert.analysis.packed_cost import config_of_shape
 from bibert.cli.console import say, tracked
 from bibert.packed.file import save
-from bibert.packed.schema import PackedConfig
 from bibert.rivals.benchmark import Plan, compare
 from bibert.rivals.inputs import Shape
 from bibert.rivals.models import random_packed
@@ -26,26 +27,7 @@ SHAPES = (Shape(1, 128), Shape(1, 32), Shape(8, 128), Shape(32, 64))
 MB = 1e6
 
 
-def bert(layers: int, hidden: int, intermediate: int) -> PackedConfig:
-    """A BERT with twelve heads, the vocabulary of bert-base-uncased and two labels."""
-    return PackedConfig(
-        layers=layers,
-        hidden=hidden,
-        heads=12,
-        head_size=hidden // 12,
-        intermediate=intermediate,
-        vocabulary=30522,
-        positions=512,
-        token_types=2,
-        labels=2,
-    )
-
-
-ARCHITECTURES = {
-    "12 x 768 (BERT base)": bert(12, 768, 3072),
-    "6 x 384 (MiniLM-L6)": bert(6, 384, 1536),
-    "4 x 312 (TinyBERT-4L)": bert(4, 312, 1200),
-}
+MODELS = {"12 x 768 (BERT base)": "bert-base", "6 x 384 (MiniLM-L6)": "minilm-l6", "4 x 312 (TinyBERT-4L)": "4L"}
 
 
 def measure(plan: Plan) -> dict[str, Any]:
@@ -53,9 +35,9 @@ def measure(plan: Plan) -> dict[str, Any]:
     reports = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "random.bibert"
-        for name, config in ARCHITECTURES.items():
+        for name, architecture in MODELS.items():
             say(name)
-            save(random_packed(config), path)
+            save(random_packed(config_of_shape(ARCHITECTURES[architecture])), path)
             reports[name] = compare(path, plan, tracked).to_dict()
     first = next(iter(reports.values()))
     return {

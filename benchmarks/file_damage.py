@@ -18,37 +18,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
+from bibert.analysis.architecture import ARCHITECTURES
+from bibert.analysis.packed_cost import config_of_shape
 from bibert.errors import ModelFileError
-from bibert.packed.bits import pack_rows
-from bibert.packed.file import DTYPES, PackedModel, load, save
-from bibert.packed.schema import PackedConfig, columns_of_bits, tensor_specs
+from bibert.packed.file import load, save
+from bibert.rivals.models import random_packed
 
-MINILM = PackedConfig(
-    layers=6,
-    hidden=384,
-    heads=12,
-    head_size=32,
-    intermediate=1536,
-    vocabulary=30522,
-    positions=512,
-    token_types=2,
-    labels=2,
-)
 TOKENIZER_BYTES = 470_000
-
-
-def random_model(seed: int) -> PackedModel:
-    """A model of a real size that has learned nothing."""
-    draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(MINILM), {}
-    for spec in tensor_specs(MINILM, 1)[:-1]:
-        if spec.name in columns:
-            tensors[spec.name] = pack_rows(draw.random((spec.shape[0], columns[spec.name])) < 0.5)
-        else:
-            tensors[spec.name] = draw.random(spec.shape).astype(DTYPES[spec.dtype])
-    about = {"made by": "benchmarks/file_damage.py"}
-    return PackedModel.from_tensors(MINILM, ["no", "yes"], 512, tensors, draw.bytes(TOKENIZER_BYTES), about)
 
 
 def flips(path: Path, count: int, draw: random.Random) -> Iterator[None]:
@@ -97,7 +73,8 @@ def main() -> None:
         if options.model:
             shutil.copy(options.model, path)
         else:
-            save(random_model(options.seed), path)
+            tokenizer = random.Random(options.seed).randbytes(TOKENIZER_BYTES)
+            save(random_packed(config_of_shape(ARCHITECTURES["minilm-l6"]), options.seed, tokenizer), path)
         digest = load(path).digest
         result = {"bytes": path.stat().st_size, "flips": count_refusals(path, flips(path, options.flips, draw))}
         assert load(path).digest == digest, "the flips were not taken back"

@@ -75,7 +75,13 @@ def test_steps_of_directions_weigh_by_their_number(history):
 def test_losses_and_metrics_are_those_of_the_log():
     log = [
         {"stage": "dmd", "step": 2, "loss": 3.0, "loss_prediction": 1.0, "learning_rate": 1e-4},
-        {"stage": "dmd", "step": 2, "eval_dev_accuracy": 0.5, "eval_dev_loss": 0.7, "eval_dev_runtime": 1.0},
+        {
+            "stage": "dmd",
+            "step": 2,
+            "eval_dev_accuracy": 0.5,
+            "eval_dev_loss": 0.7,
+            "eval_dev_model_preparation_time": 1.0,
+        },
         {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.75, "eval_dev_samples_per_second": 3.0},
         {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.5},  # the best model, scored again at the end
     ]

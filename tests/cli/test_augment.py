@@ -73,6 +73,10 @@ BAD_CALLS = {
     "no such vectors": (["train.tsv", "-o", "out.tsv", "--glove", "gone.txt"], "gone.txt: no such file"),
     "no such task": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--task", "sst-3"], "no GLUE task 'sst-3'"),
     "no such column": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--text-column", "x"], "no column 'x'"),
+    "columns of a task": (
+        ["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--task", "sst-2", "--label-column", "x"],
+        "--task sst-2 knows the columns of its file",
+    ),
     "output is input": (["train.tsv", "-o", "train.tsv", "--glove", "glove.txt"], "is the input itself"),
     "output is no TSV": (["train.tsv", "-o", "out.csv", "--glove", "glove.txt"], "let its name end in .tsv"),
     "no such folder": (["train.tsv", "-o", "gone/out.tsv", "--glove", "glove.txt"], "the folder gone does not exist"),

@@ -138,11 +138,12 @@ def test_what_the_training_started_from_is_said_with_its_data_and_recipe(written
     assert "seed = 7, epochs = 2.0" in text.split("Started from", 1)[1]
 
 
-def test_a_start_that_is_gone_or_was_trained_again_is_known_by_its_digest_alone(written, run_folder, student, rows):
+def test_a_start_that_no_run_made_is_known_by_its_digest_alone(written, run_folder, student, rows):
     write_notes(run_folder, start={"name": str(student), "sha256": "cd" * 32})
-    assert f"- Started from a model of which only the SHA-256 of its weights is known, {'cd' * 8}…" in written(
-        run_folder, rows
-    )
+    said = "- Started from a model that is not of a run of bibert; "
+    assert f"{said}the SHA-256 of its weights is {'cd' * 8}…" in written(run_folder, rows)
+    write_notes(run_folder, start={"name": "owner/bert", "sha256": None})
+    assert f"{said}it is on the Hub." in written(run_folder, rows)
 
 
 def test_a_teacher_that_nothing_is_known_of_is_refused(bibert, run_folder, teacher, rows, tmp_path, capsys):

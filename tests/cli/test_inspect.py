@@ -154,6 +154,12 @@ def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown
     assert next(part for part in values["parts"] if part["name"] == "tokenizer")["nbytes"] == 0
 
 
+def test_a_run_folder_stands_for_the_model_in_it(student, shown, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").symlink_to(student)
+    assert shown(tmp_path / "run") == shown(tmp_path / "run" / "model")
+
+
 def test_a_folder_with_one_packed_file_stands_for_the_file(packed_file, shown):
     assert shown(packed_file.parent, "--tokens", 8) == shown(packed_file, "--tokens", 8)
 

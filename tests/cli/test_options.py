@@ -2,7 +2,7 @@
 
 import pytest
 
-from bibert.cli.options import DataOptions, ScoringOptions, parse_changes
+from bibert.cli.options import DataOptions, ScoringOptions, TextOptions, parse_changes
 from bibert.errors import DataError, RecipeError
 
 ROWS = "sentence\tlabel\na fine film\t1\na dull film\t0\n"
@@ -53,6 +53,12 @@ def test_another_training_file_needs_a_task_and_its_folder(glue):
         DataOptions(data=glue / "SST-2" / "train.tsv", train_file="train_aug.tsv").load()
     with pytest.raises(DataError, match="needs the folder"):
         DataOptions(task="sst-2", train_file="train_aug.tsv").load()
+
+
+def test_a_line_of_a_file_of_texts_ends_where_the_line_ends_and_nowhere_else(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_bytes("\ufeffa film\u2028of two lines\r\n\na first\ta second\n".encode())
+    assert TextOptions(texts=path).load() == ["a film\u2028of two lines", ("a first", "a second")]
 
 
 def test_changes_are_read_as_toml_and_bare_words_as_strings():

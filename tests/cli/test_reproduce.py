@@ -13,7 +13,9 @@ REFUSED = {
     "seed": (["--seeds", "1,two", "-c", "x"], "'two' is not a whole number"),
     "checkpoint": (["--tasks", "sst-2"], "holds no finished teacher, and there is no checkpoint"),
     "recipe": (["--tasks", "sst-2", "-c", "x", "--set", "epoch=2"], "unknown key 'epoch'"),
+    "seed as a change": (["--tasks", "sst-2", "-c", "x", "--set", "seed=7"], "are given with --seeds"),
     "nothing to collect": (["--collect"], "holds no finished run"),
+    "a part to collect": (["--collect", "--tasks", "sst-2"], "so --tasks has no effect; leave it out"),
 }
 
 

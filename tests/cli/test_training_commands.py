@@ -162,6 +162,15 @@ def test_progress_goes_to_stderr_and_the_table_to_stdout(place, trained, capsys)
     assert "left" in captured.err
 
 
+def test_nothing_is_left_of_a_training_that_ended_early(place, trained, capsys):
+    out = place / "early"
+    words = ["distill", place / "train.csv", "-t", trained / "teacher" / "model", "-o", out, *SHORT]
+    assert called([*words, "--set", "eval_every=1", "--set", "patience=1", "--set", "learning_rate=1e-9"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bibert: ")]
+    assert "steps in" in lines[-1]
+    assert any("left" in line for line in lines[:-1])
+
+
 def replaced(place, file, text):
     (place / file).write_text(text, encoding="utf-8")
     return place / file

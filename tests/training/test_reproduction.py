@@ -118,7 +118,7 @@ def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(ou
     text = markdown([began, cell], TABLE_1)
     assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
     assert "students (begun as a trained `bibert`) 1 epoch, 4 steps" in text
-    with pytest.raises(DataError, match="started from a trained model = False, bibert with True"):
+    with pytest.raises(DataError, match="started from another model = False, bibert with True"):
         mean_scores([began, cell], "sst2")
 
 

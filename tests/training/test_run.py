@@ -10,7 +10,9 @@ import pytest
 from bibert.data.examples import Split, TextData
 from bibert.errors import CheckpointError
 from bibert.nn.loading import load_classifier
+from bibert.nn.schemes import get_scheme
 from bibert.training.log import JsonLog
+from bibert.training.recipe import Recipe
 from bibert.training.run import (
     RunFolder,
     fingerprint,
@@ -97,6 +99,31 @@ def test_content_that_is_known_may_have_another_name(tmp_path: Path):
     refusal = "teacher.sha256 was 'abc', now 'def'"
     with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, asked("runs/teacher", "def")):
         pytest.fail("this is another teacher")
+
+
+def test_the_difference_that_counts_is_named_and_not_a_new_name(tmp_path: Path):
+    data = {"name": "reviews", "source": "/old/reviews.csv", "sha256": "abc"}
+    with opened(tmp_path, REQUEST | {"data": data}):
+        hold_something(tmp_path)
+    moved = {"data": data | {"source": "/new/reviews.csv"}, "recipe": {"seed": 7, "weights": {}}}
+    with pytest.raises(CheckpointError, match=r"recipe\.seed was 42, now 7"), opened(tmp_path, REQUEST | moved):
+        pytest.fail("this is another run")
+    other = {"data": {"name": "reviews", "source": "/new/reviews.csv", "sha256": "def"}}
+    with pytest.raises(CheckpointError, match=r"data\.sha256 was 'abc'"), opened(tmp_path, REQUEST | other):
+        pytest.fail("these are other data")
+
+
+def test_a_field_that_a_version_added_has_its_default_in_older_runs(tmp_path: Path):
+    scheme = get_scheme("bibert").to_dict()
+    older = {key: value for key, value in scheme.items() if key != "kept"}
+    with opened(tmp_path, REQUEST | {"scheme": older}):
+        hold_something(tmp_path)
+    recipe = Recipe(seed=42).to_dict()
+    with opened(tmp_path, REQUEST | {"scheme": scheme, "recipe": recipe}):
+        pass
+    changed = REQUEST | {"scheme": scheme, "recipe": recipe | {"average": 0.5}}
+    with pytest.raises(CheckpointError, match=r"recipe\.average was 0\.0, now 0\.5"), opened(tmp_path, changed):
+        pytest.fail("this is another run")
 
 
 def test_what_has_no_digest_is_known_by_its_name(tmp_path: Path):

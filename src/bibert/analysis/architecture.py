@@ -14,6 +14,7 @@ from typing import Any
 from bibert.errors import CheckpointError, did_you_mean
 
 CONFIG_NAME = "config.json"
+RUN_MODEL = "model"  # where a run folder has its network
 MODEL_TYPES = ("bert", "bibert")
 CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,13 +69,13 @@ class Architecture:
 
     @classmethod
     def from_config(cls, path: Path | str) -> "Architecture":
-        """Read the shape from a Hugging Face config.json, or from the folder that holds one.
+        """Read the shape from a Hugging Face config.json, or from the model or run folder that holds one.
 
         Raises:
             CheckpointError: the file is missing, is not JSON, is not a BERT's, or lacks a number.
         """
         file = Path(path)
-        file = file / CONFIG_NAME if file.is_dir() else file
+        file = (network_folder(file) or file) / CONFIG_NAME if file.is_dir() else file
         config = _read_json_object(file)
         model_type = config.get("model_type", MODEL_TYPES[0])  # BERT's first releases do not name it
         if model_type not in MODEL_TYPES:
@@ -87,6 +88,11 @@ class Architecture:
             return cls(**shape, labels=_read_labels(config, file))
         except CheckpointError as error:
             raise CheckpointError(f"{file}: {error}") from None
+
+
+def network_folder(path: Path) -> Path | None:
+    """The folder of a network, which `path` is or has inside as a run folder; None where it is something else."""
+    return next((place for place in (path, path / RUN_MODEL) if (place / CONFIG_NAME).is_file()), None)
 
 
 def _read_json_object(file: Path) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from bibert.nn.schemes import Scheme
 NOTES = "run.json"
 LOG = "log.jsonl"
 PROBE = "probe.jsonl"
-MODEL = "model"
 
 Floats = NDArray[np.float64]
 

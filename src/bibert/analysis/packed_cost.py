@@ -6,6 +6,7 @@ The rule is in `cost`, the tensors of a file in `packed.schema`; here each tenso
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from bibert.analysis.architecture import Architecture
 from bibert.analysis.cost import size
@@ -104,4 +105,20 @@ def architecture_of(config: PackedConfig) -> Architecture:
         config.positions,
         config.token_types,
         config.labels,
+    )
+
+
+def config_of_shape(shape: Architecture, **parts: Any) -> PackedConfig:
+    """The packed model of a shape, the inverse of `architecture_of`; `parts` are the optional ones of the file."""
+    return PackedConfig(
+        layers=shape.layers,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        head_size=shape.hidden // shape.heads,
+        intermediate=shape.intermediate,
+        vocabulary=shape.vocabulary,
+        positions=shape.positions,
+        token_types=shape.types,
+        labels=shape.labels,
+        **parts,
     )

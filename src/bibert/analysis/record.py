@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bibert.analysis.architecture import CONFIG_NAME, Architecture
-from bibert.analysis.history import LOG, MODEL, NOTES, PROBE, History, load_history
+from bibert.analysis.architecture import CONFIG_NAME, RUN_MODEL, Architecture
+from bibert.analysis.history import LOG, NOTES, PROBE, History, load_history
 from bibert.analysis.packed_cost import architecture_of, scheme_of_file
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
@@ -80,7 +80,7 @@ def _of_run(folder: Path) -> Record:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
         request = notes["request"]
         scheme = Scheme.from_dict(request["scheme"]) if "scheme" in request else get_scheme("full_precision")
-        model = folder / MODEL
+        model = folder / RUN_MODEL
         has_model = (model / CONFIG_NAME).is_file()
         return Record(
             name=folder.name,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from bibert.analysis.architecture import CONFIG_NAME
-from bibert.analysis.history import MODEL
+from bibert.analysis.architecture import RUN_MODEL, network_folder
 from bibert.analysis.inside import Batch, Inside, inside_of_packed
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
@@ -86,11 +85,6 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
     return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
 
 
-def network_folder(path: Path) -> Path | None:
-    """The folder of a network, which `path` is or has inside as a run folder; None where it is something else."""
-    return next((place for place in (path, path / MODEL) if (place / CONFIG_NAME).is_file()), None)
-
-
 def _from_file(path: Path) -> Subject:
     packed = file.load(path)
     encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
@@ -106,7 +100,7 @@ def _from_folder(folder: Path, max_length: int) -> Subject:
     classifier = load_classifier(folder)
     model, tokenizer = classifier.model, classifier.tokenizer
     encode = partial(encode_rows, tokenizer, min(max_length, model.config.max_position_embeddings))
-    name = folder.parent.name if folder.name == MODEL else folder.name
+    name = folder.parent.name if folder.name == RUN_MODEL else folder.name
     scheme = model.config.quantization.name
     return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
 

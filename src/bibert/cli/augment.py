@@ -45,20 +45,24 @@ def augment(
     """Write an augmented copy of a training set: each row, then variants of it with some words replaced.
 
     The new file holds the text and label columns of INPUT under their old names, so it can stand in for INPUT in
-    training. For a GLUE task write it beside train.tsv and name it with --train-file.
+    training, with --dev: a dev set that is split off it would hold variants of training rows. For a GLUE task write
+    it beside train.tsv and name it with --train-file.
 
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
     from bibert.data.augment import AugmentConfig, augment_rows, load_rows, save_rows, variants_of
     from bibert.data.columns import Columns
 
+    if task is not None and (text_column or pair_column or label_column):
+        raise BibertError(f"--task {task} knows the columns of its file; leave out --text-column and the like")
     config = AugmentConfig(variants or variants_of(task), candidates, probability, seed)
     _check_output(source, output)
     rows_of = load_rows(source, Columns(text_column, pair_column, label_column), task)
     words = _load_candidates(mlm, glove)
     groups = tracked(augment_rows(rows_of.rows, words, config), len(rows_of.rows), "augmenting")
     written = save_rows(output, rows_of.layout, groups)
-    say(f"{output}: {written} rows from {len(rows_of.rows)}")
+    with_dev = "" if task else "; train on it with --dev, so that no variant of a training row is in the dev set"
+    say(f"{output}: {written} rows from {len(rows_of.rows)}{with_dev}")
 
 
 def _check_output(source: Path, output: Path) -> None:

@@ -73,7 +73,7 @@ def evaluate(
 
 def _is_packed(model: str) -> bool:
     """Whether it is a file, or a name that leads to one; a folder with both is that of a network."""
-    from bibert.analysis.subject import network_folder
+    from bibert.analysis.architecture import network_folder
 
     folder = Path(model)
     return not folder.is_dir() or (network_folder(folder) is None and any(folder.glob(f"*{SUFFIX}")))

@@ -13,9 +13,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from bibert.analysis.architecture import CONFIG_NAME, Architecture, count_parameters
+from bibert.analysis.architecture import CONFIG_NAME, Architecture, count_parameters, network_folder
 from bibert.analysis.cost import TOKENS, elementwise_flops, product_flops, size
-from bibert.analysis.packed_cost import scheme_of_file
+from bibert.analysis.packed_cost import config_of_shape, scheme_of_file
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
@@ -39,7 +39,10 @@ RULES = {
 
 def inspect(
     model: Annotated[
-        str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help="A packed file, a model folder, or a name on the Hub.")
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER|HUB_ID", help="A packed file, a model or run folder, or a name on the Hub."
+        ),
     ],
     tokens: Annotated[
         int | None,
@@ -53,7 +56,8 @@ def inspect(
 
     Example: bibert inspect model.bibert
     """
-    report = _folder(Path(model), tokens) if (Path(model) / CONFIG_NAME).is_file() else _file(model, tokens)
+    folder = network_folder(Path(model))
+    report = _file(model, tokens) if folder is None else _folder(folder, tokens)
     if json:
         print_json(report.as_json())
         return
@@ -152,18 +156,9 @@ def _scheme_of(config: Mapping[str, Any], folder: Path) -> Scheme:
 def _description(config: Mapping[str, Any], shape: Architecture, scheme: Scheme) -> "Description":
     """What the file of a student would say of itself."""
     from bibert.packed.header import Description
-    from bibert.packed.schema import PackedConfig
 
-    packed = PackedConfig(
-        layers=shape.layers,
-        hidden=shape.hidden,
-        heads=shape.heads,
-        head_size=shape.hidden // shape.heads,
-        intermediate=shape.intermediate,
-        vocabulary=shape.vocabulary,
-        positions=shape.positions,
-        token_types=shape.types,
-        labels=shape.labels,
+    packed = config_of_shape(
+        shape,
         norm_eps=float(config.get("layer_norm_eps", 1e-12)),
         thresholds=scheme.thresholds,
         score_thresholds=scheme.score_thresholds,

@@ -115,7 +115,7 @@ def _pair_or_text(line: str) -> "Row":
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text ({one_line(error)}); give a UTF-8 file") from error
     found = [line for line in lines if line]

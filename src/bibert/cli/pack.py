@@ -14,13 +14,12 @@ from bibert.cli.console import print_json, print_table, say
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import BibertError, require_extra
+from bibert.runtime.hub import SUFFIX
 
 if TYPE_CHECKING:
     from bibert.data.examples import Split
     from bibert.nn.loading import Classifier
     from bibert.packed.file import PackedModel
-
-SUFFIX = ".bibert"
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,14 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
         self.loss = self.score = ""
         self.started = self.last_line = 0.0
         self.first_step = 0
+        self.running = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Start a bar, or say that the training starts or goes on."""
         if not state.is_world_process_zero:
             return
         self.loss = self.score = ""
+        self.running = True
         self.started = self.last_line = time.monotonic()
         self.first_step = state.global_step
         if messages.is_terminal:
@@ -71,8 +73,8 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Show the newest and the best dev score."""
         name = args.metric_for_best_model
-        if not state.is_world_process_zero or name not in (metrics or {}) or state.global_step >= state.max_steps:
-            return
+        if not state.is_world_process_zero or name not in (metrics or {}) or not self.running:
+            return  # after the training the best model is scored once more
         best = max(metrics[name], state.best_metric if state.best_metric is not None else metrics[name])
         self.score = f"{name.removeprefix('eval_')} {metrics[name]:.4f} (best {best:.4f})"
         if self.bar is None:
@@ -80,6 +82,7 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Take the bar down and say how it went."""
+        self.running = False
         if not state.is_world_process_zero:
             return
         if self.bar is not None:

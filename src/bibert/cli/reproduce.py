@@ -1,5 +1,6 @@
 """`bibert reproduce`: a table of the paper, run and set beside the printed figures."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -61,6 +62,7 @@ def reproduce(
     quiet_libraries()
     wanted = get_table(table)
     if collect:
+        _refuse({"--tasks": tasks, "--schemes": schemes, "--checkpoint": checkpoint, "--set": changes})
         cells = write_results(output, table)
     else:
         plan = Plan(
@@ -104,6 +106,12 @@ def _tasks_of(table: Table) -> tuple[str, ...]:
 
 def _schemes_of(table: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.scheme for row in table.rows if row.scheme != TEACHER))
+
+
+def _refuse(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value:
+            raise DataError(f"--collect takes every finished run as it is, so {name} has no effect; leave it out")
 
 
 def _seed(word: str) -> int:

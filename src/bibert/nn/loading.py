@@ -22,7 +22,7 @@ from bibert.nn.model import BiBertForSequenceClassification
 MODEL_TYPES = ("bert", "bibert")  # as in analysis.architecture, which must do without torch
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
-RUN_MODEL = "model"  # of a run folder, see `training.run`
+RUN_MODEL = "model"  # of a run folder, as there
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
 
 

@@ -33,17 +33,17 @@ BERT_KEYS = (  # of a configuration, beside the number of labels: what decides t
 NO_TOKENIZER = b"{}"  # a file must carry one; inputs here are ids already, and a rival's file has none either
 
 
-def random_packed(config: PackedConfig, seed: int = 0) -> PackedModel:
+def random_packed(config: PackedConfig, seed: int = 0, tokenizer: bytes = NO_TOKENIZER) -> PackedModel:
     """A packed model whose bits are coin flips and whose numbers are as large as a fresh BERT's."""
     generator = np.random.default_rng(seed)
     columns = columns_of_bits(config)
     tensors = {
         spec.name: _random_tensor(spec, columns.get(spec.name, 0), generator)
-        for spec in tensor_specs(config, len(NO_TOKENIZER))
+        for spec in tensor_specs(config, len(tokenizer))
         if spec.name != TOKENIZER
     }
     labels = [f"label {number}" for number in range(config.labels)]
-    return PackedModel.from_tensors(config, labels, config.positions, tensors, NO_TOKENIZER, {"weights": "random"})
+    return PackedModel.from_tensors(config, labels, config.positions, tensors, tokenizer, {"weights": "random"})
 
 
 def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generator) -> NDArray[Any]:

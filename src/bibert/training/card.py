@@ -182,7 +182,8 @@ def _starts(start: Mapping[str, Any] | None) -> list[str]:
     if start is None:
         return []
     if "recipe" not in start:
-        return [f"- Started from a model of which only the SHA-256 of its weights is known, {start['sha256'][:16]}…."]
+        digest = f"the SHA-256 of its weights is {start['sha256'][:16]}…" if start["sha256"] else "it is on the Hub"
+        return [f"- Started from a model that is not of a run of bibert; {digest}."]
     settings, metrics = _settings(start["recipe"], RECIPE_FIRST), _settings(start["metrics"], sorted(start["metrics"]))
     said = f"- Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
     return [f"{said} Recipe: {settings}. Commit {start['commit']}, {start['date']}.", *_starts(start["start"])]

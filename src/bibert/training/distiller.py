@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
-from bibert.data.encoding import Collator
+from bibert.data.encoding import Collator, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import Objective, check_weights, match_layers
 from bibert.errors import CheckpointError, RecipeError
@@ -126,6 +126,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         set_seed(recipe.seed)
         taught = load_teacher(teacher, data, recipe)
         first = taught if start is None else load_start(start, taught, data, recipe)
+        check_length(recipe.max_length, taught.model.config.max_position_embeddings)
         encoded = encode_data(data, first, recipe)
         return _study(_Course(taught, first, row, objectives, recipe, encoded, run, probe_every, callbacks, arguments))
 

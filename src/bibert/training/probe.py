@@ -21,7 +21,8 @@ from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.log import JsonLines
 
 TEXTS = 32  # of the probe batch
-MOST_TOKENS = 64  # of a text in it: the movements of all pairs of tokens are kept, 0.3 GB of BERT-base
+# Tokens of a text in it. Something is kept for all pairs of them: 0.3 GB of BERT-base, three times during a look.
+MOST_TOKENS = 64
 
 
 class Probe(JsonLines):

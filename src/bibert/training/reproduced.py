@@ -15,6 +15,7 @@ from bibert.analysis.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1,
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
+from bibert.training.recipe import Recipe
 
 TABLES: Mapping[str, Table] = {
     "1": TABLE_1,
@@ -74,8 +75,9 @@ class Cell:
     @property
     def setting(self) -> dict[str, Any]:
         """What runs must share for their scores to be compared or averaged: all but scheme, seed and task."""
-        begun = {"augmented": self.augmented, "started from a trained model": self.origin.get("start") is not None}
-        return {key: value for key, value in self.recipe.items() if key != "seed"} | dict(self.backbone) | begun
+        begun = {"augmented": self.augmented, "started from another model": self.origin.get("start") is not None}
+        recipe = {**Recipe().to_dict(), **self.recipe}  # what an earlier version did not know has its default
+        return {key: value for key, value in recipe.items() if key != "seed"} | dict(self.backbone) | begun
 
     @property
     def steps(self) -> int:
@@ -197,8 +199,12 @@ def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
     start = cell.origin.get("start")
-    started = f"(begun as a trained `{start.get('scheme', 'model')}`) " if start else ""
+    started = f"(begun as {_called(start)}) " if start else ""
     return (
         f"students {started}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
     )
+
+
+def _called(start: Mapping[str, Any]) -> str:
+    return f"a trained `{start['scheme']}`" if "scheme" in start else "another BERT than the teacher"

@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 from bibert import machine
 from bibert.data.examples import TextData
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
-from bibert.errors import CheckpointError, DataError, one_line
+from bibert.errors import CheckpointError, DataError, RecipeError, one_line
 from bibert.files import read_json_lines, write_whole
 from bibert.nn.config import BiBertConfig, as_scheme
 from bibert.nn.schemes import get_scheme
@@ -83,6 +83,8 @@ class Plan:
         Raises:
             BibertError: what the first run that it spoils would say.
         """
+        if "seed" in self.changes:
+            raise RecipeError("the seeds of a table are given with --seeds, not as a change of its recipe")
         if self.glue is None and self.train_file != TRAIN_FILE:
             raise DataError(f"{self.train_file} needs the folder of GLUE's TSV files; give the folder too")
         for task in self.tasks:

@@ -23,12 +23,14 @@ from accelerate import PartialState
 from torch import nn
 
 from bibert import machine
-from bibert.analysis.history import LOG, MODEL, NOTES, PROBE
+from bibert.analysis.architecture import RUN_MODEL
+from bibert.analysis.history import LOG, NOTES, PROBE
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
 from bibert.nn.config import as_scheme
 from bibert.nn.loading import Classifier
+from bibert.nn.schemes import Scheme
 from bibert.training.checkpoints import (
     LOCK,
     MANIFEST,
@@ -55,7 +57,7 @@ class RunFolder:
     @property
     def model(self) -> Path:
         """The trained model."""
-        return self.path / MODEL
+        return self.path / RUN_MODEL
 
     @property
     def notes(self) -> Path:
@@ -139,15 +141,23 @@ def is_main_process() -> bool:
 
 
 def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
-    before, now = _flat(_request_of(run)), _flat(json.loads(json.dumps(request)))
+    before, now = _flat(_whole(_request_of(run))), _flat(_whole(json.loads(json.dumps(request))))
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
     names = _names_of_known_content(before) & _names_of_known_content(now)
-    if not names.issuperset(changed):
-        key = changed[0]  # a name where there is one, which says more than a digest
+    decisive = next((key for key in changed if key not in names), None)
+    if decisive is not None:
+        place = decisive.removesuffix("sha256")  # a name of the same thing says more than its digest
+        key = next(key for key in changed if key == decisive or (place != decisive and key.startswith(place)))
         raise CheckpointError(
             f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
             "choose another output folder, or delete this one"
         )
+
+
+def _whole(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with every field of its recipe and scheme: what an earlier version did not know has its default."""
+    whole = {**request, "recipe": Recipe().to_dict() | request.get("recipe", {})}
+    return whole | {"scheme": Scheme.from_dict(request["scheme"]).to_dict()} if "scheme" in request else whole
 
 
 def _names_of_known_content(request: Mapping[str, Any]) -> set[str]:
@@ -215,6 +225,7 @@ def request_of(command: str, data: TextData, recipe: Recipe, **models: str | Pat
             "name": data.name,
             "source": str(data.source),
             "train": Path(data.train.origin).name,
+            "labels": list(data.label_names),
             "sha256": fingerprint(data),
         },
         "recipe": recipe.to_dict(),
@@ -250,7 +261,7 @@ def provenance(model: Path) -> dict[str, Any]:
     was made from its teacher. Names of folders are left out: they mean nothing on another machine.
     """
     folder = model.absolute()  # which has a name and a parent where `model` is "."
-    run = RunFolder(folder.parent if folder.name == MODEL else folder)
+    run = RunFolder(folder.parent if folder.name == RUN_MODEL else folder)
     notes = read_json(run.notes) if run.model.is_dir() else None
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
@@ -267,7 +278,7 @@ def provenance(model: Path) -> dict[str, Any]:
 
 
 def _start_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The provenance of the model that a student started from; its digest alone if that model is no longer there."""
+    """The provenance of the model that a student started from; its digest alone if no run that is there made it."""
     if "start" not in request:
         return None
     folder, sha256 = Path(request["start"]["name"]), request["start"]["sha256"]

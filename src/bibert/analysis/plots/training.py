@@ -6,11 +6,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from bibert.analysis.plots.curves import Line, Panel, draw_panels
+from bibert.data.metrics import METRICS
 
 Events = Sequence[Mapping[str, Any]]
 LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "eval_"
-# What the Trainer measures of itself; not of the model.
-NOT_METRICS = ("_loss", "_runtime", "_per_second")
+OF_THE_MODEL = tuple(f"_{name}" for name in METRICS)  # other things that are evaluated are times and speeds
 
 
 def draw_losses(log: Events) -> Figure:
@@ -23,14 +23,17 @@ def draw_losses(log: Events) -> Figure:
 
 def draw_metrics(log: Events) -> Figure:
     """Every metric on the dev set, in percent."""
-    names = [name for name in _names(log) if name.startswith(METRIC) and not name.endswith(NOT_METRICS)]
-    panels = [Panel(name.removeprefix(METRIC), _lines(log, name, 100), "percent") for name in names]
+    panels = [Panel(name.removeprefix(METRIC), _lines(log, name, 100), "percent") for name in _metrics(log)]
     return draw_panels(panels, "step")
 
 
 def has_metrics(log: Events) -> bool:
     """Whether the dev set was read at least once."""
-    return any(name.startswith(METRIC) and not name.endswith(NOT_METRICS) for name in _names(log))
+    return bool(_metrics(log))
+
+
+def _metrics(log: Events) -> list[str]:
+    return [name for name in _names(log) if name.startswith(METRIC) and name.endswith(OF_THE_MODEL)]
 
 
 def _names(log: Events) -> list[str]:
