@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import bibert
+from bibert.data.examples import Split
 from bibert.models import DEFAULT, FOLDER, shipped_file
 from bibert.packed import file
+from bibert.training.card import Subject, card
 
 CARD = FOLDER / f"{DEFAULT}.md"
 COMMANDS = Path(__file__).parents[1] / "docs" / "models.md"
@@ -63,6 +65,15 @@ def test_the_card_is_that_of_the_file(path):
     counts = [int(count) for line in lines for count in line]
     assert sum(counts) == 872
     assert f"{100 * (counts[0] + counts[3]) / 872:.2f}" == engine
+
+
+def test_the_card_can_be_made_again():
+    rows = Split(("a gorgeous, witty film", "dull"), None, (1.0, 0.0), "rows.csv")
+    made = card(Subject("T", DEFAULT, rows, "", ("accuracy",), None, "mit", ()))
+    old, new = (text.partition("## Training")[2].splitlines() for text in (CARD.read_text(encoding="utf-8"), made))
+    told = [line for line in old if line.startswith(("- Data", "- bibert", "- Started"))]
+    assert len(told) == 3
+    assert all(line in new for line in told)
 
 
 def test_the_commands_of_its_document_name_the_length_and_the_limits_of_the_file(path):

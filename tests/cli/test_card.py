@@ -134,7 +134,7 @@ def test_what_the_training_started_from_is_said_with_its_data_and_recipe(written
     start = {"name": str(tmp_path / "first" / "model"), "sha256": weights_digest(tmp_path / "first" / "model")}
     write_notes(run_folder, start=start)
     text = written(run_folder, rows)
-    assert "- Started from a model of scheme `bibert` with dev_accuracy = 0.625. Data: reviews, first.csv" in text
+    assert "- Started from a model of scheme `bibert` with dev_accuracy 0.6250. Data: reviews, first.csv" in text
     assert "seed = 7, epochs = 2.0" in text.split("Started from", 1)[1]
 
 

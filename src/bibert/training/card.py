@@ -21,7 +21,7 @@ from bibert.runtime.classifier import TextClassifier, find_file, load
 from bibert.training.run import provenance, weights_digest
 
 BLANK = "–"
-RECIPE_FIRST = ("seed", "epochs", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
+RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _training(classifier: TextClassifier, teacher: Record | None) -> str:
         *_starts(about.get("start")),
     ]
     if teacher is not None:
-        settings = _settings(teacher.recipe, RECIPE_FIRST[:5])
+        settings = _settings(teacher.recipe, RECIPE_FIRST[:6])
         lines.append(f"- Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
     return "## Training\n\n" + "\n".join(lines)
 
@@ -184,13 +184,15 @@ def _starts(start: Mapping[str, Any] | None) -> list[str]:
     if "recipe" not in start:
         digest = f"the SHA-256 of its weights is {start['sha256'][:16]}…" if start["sha256"] else "it is on the Hub"
         return [f"- Started from a model that is not of a run of bibert; {digest}."]
-    settings, metrics = _settings(start["recipe"], RECIPE_FIRST), _settings(start["metrics"], sorted(start["metrics"]))
+    settings = _settings(start["recipe"], RECIPE_FIRST)
+    metrics = ", ".join(f"{name} {value:.4f}" for name, value in sorted(start["metrics"].items()))
     said = f"- Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
     return [f"{said} Recipe: {settings}. Commit {start['commit']}, {start['date']}.", *_starts(start["start"])]
 
 
 def _settings(recipe: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe)
+    unused = "epochs" if recipe.get("max_steps") else "max_steps"  # the steps count, if any are given
+    return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe and name != unused)
 
 
 def _called(teacher: Record | None) -> str:
