@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bibert.analysis.bottleneck import effects
 from bibert.analysis.paper import TABLE_1
-from bibert.training.reproduced import load_cells, markdown
+from bibert.training.reproduced import load_cells, markdown, mean_scores
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -96,6 +97,16 @@ def test_what_is_said_of_looks_into_training_is_what_they_found():
     assert f"({100 * bibert['scores']['matching']:.0f} and {100 * bibert['scores']['mismatching']:.0f} %)" in text
     assert f"{100 * bibert['value']['matching']:.0f} % of their similarities" in text
     assert f"{100 * direction['baseline']['value']['matching']:.0f} %, hardly more than by chance" in text
+
+
+def test_what_is_said_of_bottlenecks_is_what_their_runs_gave():
+    accuracies = mean_scores(load_cells(RESULTS / "bottlenecks.json"), "sst2")
+    text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
+    said = text.partition("## Bottlenecks")[2].partition("\n## ")[0].replace("\n", " ")
+    assert f"The baseline has {accuracies['baseline']:.1f} %" in said
+    points = [effect.ours.points for effect in effects("sst2", accuracies)]
+    assert len(points) == 9
+    assert all(f"{gain:+.1f}" in said for gain in points)
 
 
 def test_the_ablation_of_the_readme_is_that_of_its_results_file():

@@ -58,7 +58,7 @@ def test_texts_are_cut_where_training_cut_them_unless_another_length_is_asked_fo
 ):
     shutil.copytree(student, tmp_path / "run" / "model")
     if trained is not None:
-        request = {"data": {"name": "reviews", "sha256": "ab" * 32}, "recipe": {"max_length": trained}}
+        request = {"data": {"name": "reviews", "train": "", "sha256": "ab" * 32}, "recipe": {"max_length": trained}}
         (tmp_path / "run" / "run.json").write_text(json.dumps({"request": request, "metrics": {}}))
     out, length = tmp_path / "model.bibert", [] if asked is None else ["--max-length", asked]
     assert bibert("pack", tmp_path / "run" / "model", "-o", out, *length) == 0
