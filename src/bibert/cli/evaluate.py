@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bibert.analysis.architecture import network_folder
 from bibert.cli.console import say, tracked
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
@@ -73,8 +74,6 @@ def evaluate(
 
 def _is_packed(model: str) -> bool:
     """Whether it is a file, or a name that leads to one; a folder with both is that of a network."""
-    from bibert.analysis.architecture import network_folder
-
     folder = Path(model)
     return not folder.is_dir() or (network_folder(folder) is None and any(folder.glob(f"*{SUFFIX}")))
 

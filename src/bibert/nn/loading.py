@@ -22,7 +22,7 @@ from bibert.nn.model import BiBertForSequenceClassification
 MODEL_TYPES = ("bert", "bibert")  # as in analysis.architecture, which must do without torch
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
-RUN_MODEL = "model"  # of a run folder, as there
+RUN_MODEL = "model"  # of a run folder; in analysis.architecture for the same reason
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
 
 
