@@ -134,6 +134,11 @@ def presets() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
+def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe that was written down, with every field: what an earlier version did not know has its default."""
+    return {**Recipe().to_dict(), **noted}
+
+
 def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
     """A preset by name, or a TOML file, with `changes` on top.
 

@@ -15,7 +15,7 @@ from bibert.analysis.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1,
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
-from bibert.training.recipe import Recipe
+from bibert.training.recipe import with_defaults
 
 TABLES: Mapping[str, Table] = {
     "1": TABLE_1,
@@ -76,8 +76,8 @@ class Cell:
     def setting(self) -> dict[str, Any]:
         """What runs must share for their scores to be compared or averaged: all but scheme, seed and task."""
         begun = {"augmented": self.augmented, "started from another model": self.origin.get("start") is not None}
-        recipe = {**Recipe().to_dict(), **self.recipe}  # what an earlier version did not know has its default
-        return {key: value for key, value in recipe.items() if key != "seed"} | dict(self.backbone) | begun
+        recipe = {key: value for key, value in with_defaults(self.recipe).items() if key != "seed"}
+        return recipe | dict(self.backbone) | begun
 
     @property
     def steps(self) -> int:

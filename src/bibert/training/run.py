@@ -42,7 +42,7 @@ from bibert.training.checkpoints import (
     write_json,
     write_manifest,
 )
-from bibert.training.recipe import Recipe
+from bibert.training.recipe import Recipe, with_defaults
 
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # whose versions decide the numbers, with our own
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
@@ -155,8 +155,8 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
 
 
 def _whole(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with every field of its recipe and scheme: what an earlier version did not know has its default."""
-    whole = {**request, "recipe": Recipe().to_dict() | request.get("recipe", {})}
+    """A request with every field of its recipe and scheme, whichever version wrote it."""
+    whole = {**request, "recipe": with_defaults(request.get("recipe", {}))}
     return whole | {"scheme": Scheme.from_dict(request["scheme"]).to_dict()} if "scheme" in request else whole
 
 
