@@ -78,7 +78,7 @@ int main(int count, char** arguments) {
   fclose(file);
 
   bibert_model* model = NULL;
-  if (bibert_model_create(&config, data, size, &model) != BIBERT_OK) fail(bibert_last_error());
+  if (bibert_model_create(&config, data, size, NULL, &model) != BIBERT_OK) fail(bibert_last_error());
   free(length);
   free(header);
   free(data); /* the model has a copy */

@@ -23,7 +23,7 @@ int main(int count, char** arguments) {
   }
   bibert_model* model = NULL;
   float logits[2];
-  if (bibert_model_create(&config, data, size, &model) != BIBERT_OK ||
+  if (bibert_model_create(&config, data, size, NULL, &model) != BIBERT_OK ||
       bibert_logits(model, &batch, 1, logits) != BIBERT_OK) {
     fprintf(stderr, "%s\n", bibert_last_error());
     return 1;

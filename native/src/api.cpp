@@ -1,6 +1,5 @@
 // The C API: exceptions stop here and become a status and a message.
 #include <cstdio>
-#include <cstdlib>
 #include <new>
 #include <string>
 
@@ -34,20 +33,14 @@ bibert_status guarded(const Function& function) noexcept {
   } catch (const std::bad_alloc&) {
     set_last_error("out of memory");
     return BIBERT_NO_MEMORY;
+  } catch (const std::exception& error) {
+    set_last_error(error.what());
+    return BIBERT_FAILURE;
   }
 }
 
 void require(bool condition, const char* message) {
   if (!condition) throw bibert::Error(BIBERT_BAD_ARGUMENT, message);
-}
-
-const bibert::Kernels& chosen_kernels() {
-  const bibert::Kernels* kernels = bibert::choose_kernels();
-  if (kernels == nullptr) {
-    throw bibert::Error(BIBERT_NO_ISA, "BIBERT_ISA is '" + std::string(std::getenv("BIBERT_ISA")) +
-                                           "', this CPU and this build have: " + bibert::available_names());
-  }
-  return *kernels;
 }
 
 }  // namespace
@@ -68,11 +61,12 @@ uint64_t bibert_data_size(const bibert_config* config) {
   return size;
 }
 
-bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size, bibert_model** model) {
+bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size, const char* isa,
+                                  bibert_model** model) {
   return guarded([&] {
     require(config != nullptr && data != nullptr && model != nullptr, "config, data or model is null");
     *model = nullptr;
-    *model = new bibert_model{bibert::make_model(*config, data, size, chosen_kernels()), {}};
+    *model = new bibert_model{bibert::make_model(*config, data, size, bibert::choose_kernels(isa)), {}};
   });
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "bibert/model.h"
+
 #if defined(BIBERT_HAS_AVX2) || defined(BIBERT_HAS_AVX512)
 #include <cpuid.h>
 #endif
@@ -74,14 +76,15 @@ const std::vector<const Kernels*>& available_kernels() {
   return available;
 }
 
-const Kernels* choose_kernels() {
-  const std::vector<const Kernels*>& available = available_kernels();
-  const char* wanted = std::getenv("BIBERT_ISA");
-  if (wanted == nullptr || *wanted == '\0') return available.front();
-  for (const Kernels* kernels : available) {
-    if (std::string(kernels->name) == wanted) return kernels;
+const Kernels& choose_kernels(const char* isa) {
+  const char* variable = std::getenv("BIBERT_ISA");
+  const std::string wanted = isa != nullptr ? isa : variable != nullptr ? variable : "";
+  if (isa == nullptr && wanted.empty()) return *available_kernels().front();
+  for (const Kernels* kernels : available_kernels()) {
+    if (kernels->name == wanted) return *kernels;
   }
-  return nullptr;
+  throw Error(BIBERT_NO_ISA, (isa != nullptr ? "isa is '" : "BIBERT_ISA is '") + wanted +
+                                 "', this CPU and this build have: " + available_names());
 }
 
 std::string available_names() {

@@ -236,7 +236,9 @@ class Pass {
                              {pooler.scale.data(), pooler.bias.data(), pooler.base.data(), pooler.step, nullptr},
                              pooled);
       for (size_t r = 0; r < rows; ++r) {
-        classify(model_, pooled + r * padded(hidden_), logits + (first + r) * model_.config.labels);
+        if (!classify(model_, pooled + r * padded(hidden_), logits + (first + r) * model_.config.labels)) {
+          in_range_ = false;
+        }
       }
     });
   }
@@ -251,25 +253,32 @@ class Pass {
   std::atomic<bool> in_range_{true};
 };
 
-void check_range(const char* what, int64_t value, uint32_t count, size_t token) {
+struct Place {
+  size_t sequence, token;  // the token's number in its sequence
+};
+
+void check_range(const char* what, int64_t value, uint32_t count, Place at) {
   if (value >= 0 && value < count) return;
-  throw Error(BIBERT_BAD_ARGUMENT, "token " + std::to_string(token) + ": " + what + " is " + std::to_string(value) +
-                                       ", must be from 0 to " + std::to_string(count - 1));
+  throw Error(BIBERT_BAD_ARGUMENT, "sequence " + std::to_string(at.sequence) + ", token " + std::to_string(at.token) +
+                                       ": " + what + " is " + std::to_string(value) + ", must be from 0 to " +
+                                       std::to_string(count - 1));
 }
 
 void check_batch(const bibert_config& config, const bibert_batch& batch) {
-  size_t tokens = 0;
   for (size_t i = 0; i < batch.sequences; ++i) {
     if (batch.lengths[i] < 1 || batch.lengths[i] > config.positions) {
       throw Error(BIBERT_BAD_ARGUMENT, "sequence " + std::to_string(i) + ": has " + std::to_string(batch.lengths[i]) +
                                            " tokens, must have 1 to " + std::to_string(config.positions));
     }
-    tokens += batch.lengths[i];
   }
-  for (size_t i = 0; i < tokens; ++i) {
-    check_range("the id", batch.ids[i], config.vocabulary, i);
-    if (batch.token_types != nullptr) check_range("the token type", batch.token_types[i], config.token_types, i);
-    if (batch.positions != nullptr) check_range("the position", batch.positions[i], config.positions, i);
+  size_t at = 0;
+  for (size_t i = 0; i < batch.sequences; ++i) {
+    for (size_t token = 0; token < batch.lengths[i]; ++token, ++at) {
+      check_range("the id", batch.ids[at], config.vocabulary, {i, token});
+      if (batch.token_types != nullptr)
+        check_range("the token type", batch.token_types[at], config.token_types, {i, token});
+      if (batch.positions != nullptr) check_range("the position", batch.positions[at], config.positions, {i, token});
+    }
   }
 }
 
@@ -300,7 +309,8 @@ void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& ba
   pool.run(groups.size(), outside, run_group);
   if (!in_range) {
     throw Error(BIBERT_OUT_OF_RANGE,
-                "the input of a LayerNorm is not finite or lies outside +-512: the model has diverged");
+                "a logit is not finite, or the input of a LayerNorm is not inside +-" +
+                    std::to_string(static_cast<int>(kLayerNormLimit)) + ": the model has diverged");
   }
 }
 

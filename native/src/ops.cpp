@@ -68,15 +68,18 @@ void transpose(uint64_t words[kWordBits]) {
   }
 }
 
-void classify(const Model& model, float* pooled, float* logits) {
+bool classify(const Model& model, float* pooled, float* logits) {
   const size_t hidden = model.config.hidden;
+  bool finite = true;
   for (size_t c = 0; c < hidden; ++c) pooled[c] = static_cast<float>(std::tanh(static_cast<double>(pooled[c])));
   for (size_t label = 0; label < model.config.labels; ++label) {
     const float* weight = model.classifier_weight.data() + label * padded(hidden);
     double sum = 0.0;
     for (size_t c = 0; c < hidden; ++c) sum += static_cast<double>(weight[c]) * static_cast<double>(pooled[c]);
     logits[label] = static_cast<float>(sum + static_cast<double>(model.classifier_bias[label]));
+    finite = finite && std::isfinite(logits[label]);
   }
+  return finite;
 }
 
 }  // namespace bibert

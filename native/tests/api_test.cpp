@@ -27,7 +27,7 @@ void expect_refusal(bibert_status found, bibert_status wanted, const std::string
 
 void expect_bad_model(const bibert_config& config, const Bytes& data, uint64_t size, const std::string& words) {
   bibert_model* model = nullptr;
-  expect_refusal(bibert_model_create(&config, data.data(), size, &model), BIBERT_BAD_MODEL, words);
+  expect_refusal(bibert_model_create(&config, data.data(), size, nullptr, &model), BIBERT_BAD_MODEL, words);
   checks.expect(model == nullptr, "there is a model in spite of: " + words);
 }
 
@@ -125,18 +125,18 @@ void test_bad_batches(const Bytes& data, const std::string& isa) {
   refuse([](Batch& b) { b.lengths[1] = 0; }, "sequence 1: has 0 tokens, must have 1 to 9");
   refuse([](Batch& b) { b.lengths[0] = 10; }, "sequence 0: has 10 tokens, must have 1 to 9");
   refuse([](Batch& b) { b.lengths[1] = 0xFFFFFFFF; }, "sequence 1: has 4294967295 tokens, must have 1 to 9");
-  refuse([](Batch& b) { b.ids[3] = -1; }, "token 3: the id is -1, must be from 0 to 10");
-  refuse([](Batch& b) { b.ids[10] = 11; }, "token 10: the id is 11, must be from 0 to 10");
-  refuse([](Batch& b) { b.token_types[0] = -1; }, "token 0: the token type is -1, must be from 0 to 1");
-  refuse([](Batch& b) { b.token_types[1] = 2; }, "token 1: the token type is 2, must be from 0 to 1");
-  refuse([](Batch& b) { b.positions[4] = -5; }, "token 4: the position is -5, must be from 0 to 8");
-  refuse([](Batch& b) { b.positions[4] = 9; }, "token 4: the position is 9, must be from 0 to 8");
+  refuse([](Batch& b) { b.ids[3] = -1; }, "sequence 1, token 1: the id is -1, must be from 0 to 10");
+  refuse([](Batch& b) { b.ids[10] = 11; }, "sequence 1, token 8: the id is 11, must be from 0 to 10");
+  refuse([](Batch& b) { b.token_types[0] = -1; }, "sequence 0, token 0: the token type is -1, must be from 0 to 1");
+  refuse([](Batch& b) { b.token_types[1] = 2; }, "sequence 0, token 1: the token type is 2, must be from 0 to 1");
+  refuse([](Batch& b) { b.positions[4] = -5; }, "sequence 1, token 2: the position is -5, must be from 0 to 8");
+  refuse([](Batch& b) { b.positions[4] = 9; }, "sequence 1, token 2: the position is 9, must be from 0 to 8");
   checks.expect(engine.run(good, 3) == wanted, isa + ": other logits after refusals");
 }
 
 void test_null_pointers(const Bytes& data) {
   const auto refuse_model = [](const bibert_config* config, const void* bytes, uint64_t size, bibert_model** model) {
-    expect_refusal(bibert_model_create(config, bytes, size, model), BIBERT_BAD_ARGUMENT,
+    expect_refusal(bibert_model_create(config, bytes, size, nullptr, model), BIBERT_BAD_ARGUMENT,
                    "config, data or model is null");
   };
   bibert_model* none = nullptr;
@@ -186,8 +186,10 @@ void test_divergence(Bytes data, const std::string& isa) {
 
 void test_unknown_isa(const Bytes& data) {
   const Engine engine(kConfig, data, "mmx");
-  expect_refusal(engine.status(), BIBERT_NO_ISA, "BIBERT_ISA is 'mmx'");
+  expect_refusal(engine.status(), BIBERT_NO_ISA, "isa is 'mmx'");
   expect_refusal(engine.status(), BIBERT_NO_ISA, bibert_available_isas());
+  bibert_model* model = nullptr;
+  expect_refusal(bibert_model_create(&kConfig, data.data(), data.size(), "", &model), BIBERT_NO_ISA, "isa is ''");
 }
 
 }  // namespace

@@ -96,13 +96,12 @@ inline Batch spelled_out(Batch batch) {
   return batch;
 }
 
-// A model on one instruction set.
+// A model on one instruction set; an empty name is the best.
 class Engine {
  public:
   Engine(const bibert_config& config, const Bytes& data, const std::string& isa) : labels_(config.labels) {
-    setenv("BIBERT_ISA", isa.c_str(), 1);
-    status_ = bibert_model_create(&config, data.data(), data.size(), &model_);
-    unsetenv("BIBERT_ISA");
+    const char* name = isa.empty() ? nullptr : isa.c_str();
+    status_ = bibert_model_create(&config, data.data(), data.size(), name, &model_);
   }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

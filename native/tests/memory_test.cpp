@@ -84,7 +84,7 @@ void for_every_failure(const std::string& name, const Call& call) {
 void test_create(const Bytes& data) {
   for_every_failure("bibert_model_create", [&] {
     bibert_model* model = nullptr;
-    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), &model);
+    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), nullptr, &model);
     bibert_model_destroy(model);
     return status;
   });
@@ -95,7 +95,7 @@ void test_refusals(const bibert_model* model, const Bytes& data) {
     bibert_config config = kConfig;
     config.heads = 0;
     bibert_model* made = nullptr;
-    return bibert_model_create(&config, data.data(), data.size(), &made);
+    return bibert_model_create(&config, data.data(), data.size(), nullptr, &made);
   });
   const uint32_t length = 1;
   const int32_t id = -1;
@@ -152,7 +152,7 @@ void test_addresses(const Bytes& data) {
     bibert_model* model = nullptr;
     Logits found(right.size());
     const bibert_batch view = batch.view();
-    checks.expect(bibert_model_create(&kConfig, moved.data() + skip, data.size(), &model) == BIBERT_OK,
+    checks.expect(bibert_model_create(&kConfig, moved.data() + skip, data.size(), nullptr, &model) == BIBERT_OK,
                   "data at an odd address is refused");
     moved.assign(moved.size(), 0xFF);  // the model has a copy
     checks.expect(bibert_logits(model, &view, 1, found.data()) == BIBERT_OK &&

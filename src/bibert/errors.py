@@ -77,7 +77,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return "choose one of " + ", ".join(choices)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Another library's message for a message of ours: its first line, with the second where that only announces it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

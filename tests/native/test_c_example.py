@@ -44,7 +44,7 @@ def test_the_example_says_in_one_line_what_is_wrong(classify, model_file, tmp_pa
     (tmp_path / "other").write_bytes(b"something else entirely")
     (tmp_path / "odd").write_bytes(whole.replace(rb"\"heads\":2", rb"\"heads\":0", 1))
     for arguments, words in {
-        (model_file, 50): "token 0: the id is 50, must be from 0 to 49",
+        (model_file, 50): "sequence 0, token 0: the id is 50, must be from 0 to 49",
         (model_file, *range(25)): "sequence 0: has 25 tokens, must have 1 to 24",
         (tmp_path / "cut", 1): "the file is cut",
         (tmp_path / "other", 1): "the file is not a packed model",
@@ -68,6 +68,6 @@ def test_the_document_shows_the_example_as_it_is_and_every_name_of_the_header():
     document = (ROOT / "docs" / "c-api.md").read_text(encoding="utf-8")
     header = (ROOT / "native" / "include" / "bibert" / "bibert.h").read_text(encoding="utf-8")
     names = re.findall(r"^BIBERT_API .*?\b(bibert_\w+)\(|^  (BIBERT_[A-Z_]+) = \d(?! <<)", header, re.MULTILINE)
-    assert len(names) == 8 + 6
+    assert len(names) == 8 + 7
     assert [name for pair in names for name in pair if name and f"`{name}" not in document] == []
     assert f"```c\n{(ROOT / 'native' / 'examples' / 'logits.c').read_text(encoding='utf-8')}```\n" in document

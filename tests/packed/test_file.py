@@ -91,10 +91,10 @@ def test_the_safetensors_library_reads_the_same_tensors(make_model, tmp_path):
 
 
 def test_labels_and_about_keep_any_language(parts, tmp_path):
-    parts |= {"labels": ['schlecht "\n\\', "très bon 👍"], "about": {"данные": ("a", 1.5, None), "b": {"x": []}}}
+    parts |= {"labels": ['schlecht "\\', "très bon 👍"], "about": {"данные": ("a", 1.5, None), "b": {"x": []}}}
     save(PackedModel.from_tensors(**parts), tmp_path / "a.bibert")
     back = load(tmp_path / "a.bibert")
-    assert back.labels == ('schlecht "\n\\', "très bon 👍")
+    assert back.labels == ('schlecht "\\', "très bon 👍")
     assert back.about == {"данные": ["a", 1.5, None], "b": {"x": []}}
 
 
@@ -141,6 +141,7 @@ def test_tensors_that_do_not_fit_are_refused(parts, change, message):
         ({"labels": ["one", "one"]}, "^labels: 'one' is there 2 times"),
         ({"labels": ["one", ""]}, "^labels: number 1 is '', must be a name"),
         ({"labels": ["one", 2]}, "^labels: number 1 is 2, must be a name"),
+        ({"labels": ["one", "\x1b[31mtwo"]}, r"^labels: number 1 is '\\x1b\[31mtwo', has control characters"),
         ({"labels": ["one", "\ud800"]}, "^labels: cannot be written as JSON"),
         ({"labels": ["one", "b" * 2**20]}, "^the header has 1[0-9]{6} bytes, at most 1048576 are allowed; shorten"),
         ({"max_length": 9}, "^max_length is 9, must be 1 to 8, the positions"),

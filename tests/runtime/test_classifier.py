@@ -151,6 +151,11 @@ def test_a_closed_classifier_is_refused(model_file):
         classifier.predict(TEXTS)
 
 
+def test_a_name_that_no_file_can_have_is_not_found():
+    with pytest.raises(ModelFileError, match=r"a{300}"):
+        load("a" * 300)
+
+
 def test_a_folder_with_one_packed_file_is_loaded_and_one_with_several_is_not(model_file, tmp_path):
     assert load(model_file.parent).labels == load(model_file).labels
     with pytest.raises(ModelFileError, match=r"has 0 files that end in \.bibert, must have 1; bibert pack makes one"):

@@ -3,6 +3,8 @@
 import gc
 import os
 import pickle
+import re
+import signal
 import threading
 import time
 import weakref
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 from bibert.errors import EngineError, ModelFileError, NumericError
-from bibert.packed.file import save
+from bibert.packed.file import PackedModel, save
+from bibert.packed.schema import tensor_specs
 from bibert.runtime import reference
 from bibert.runtime.engine import Encoded, Engine, available_isas
 
@@ -117,6 +120,27 @@ def test_a_bad_sequence_is_refused_with_its_number(engine):
         engine.logits_of([Encoded(IDS[0]), Encoded(np.ones(65, dtype=np.int32))])
     with pytest.raises(EngineError, match="sequence 0: has 20 ids and 19 token types"):
         engine.logits_of([Encoded(IDS[0], TYPES[0, 1:])])
+    with pytest.raises(EngineError, match="sequence 1, token 3: the id is -1, must be from 0 to"):
+        engine.logits_of([Encoded(IDS[0]), Encoded(np.where(np.arange(20) == 3, -1, IDS[0]))])
+
+
+def test_a_row_that_is_a_matrix_is_refused(engine):
+    for ids in (IDS[:1], np.zeros((3, 0), dtype=np.int32), np.int32(1)):
+        with pytest.raises(EngineError, match=rf"sequence 1: ids have {ids.ndim} dimensions, must have 1"):
+            engine.logits_of([Encoded(IDS[0]), Encoded(ids)])
+    with pytest.raises(EngineError, match="sequence 0: token types have 2 dimensions, must have 1"):
+        engine.logits_of([Encoded(IDS[0], TYPES[:1])])
+
+
+def test_logits_that_are_not_finite_are_an_error_everywhere(packed):
+    tensors = {spec.name: packed.tensor(spec.name) for spec in tensor_specs(packed.config, 1)[:-1]}
+    tensors["classifier.weight"] = np.full_like(tensors["classifier.weight"], 3e38)
+    diverged = PackedModel.from_tensors(packed.config, packed.labels, 32, tensors, packed.tokenizer, {})
+    for isa in available_isas():
+        with pytest.raises(NumericError, match=r"a logit is not finite, .*the model has diverged"):
+            Engine.from_packed(diverged, isa=isa).logits(IDS)
+    with pytest.raises(NumericError, match="a logit is not finite; the model has diverged"):
+        reference.logits(diverged, IDS)
 
 
 @pytest.mark.parametrize("threads", [-1, 1.0, True, "2", 10**9])
@@ -125,15 +149,23 @@ def test_a_number_of_threads_that_is_none_is_refused(packed, threads):
         Engine.from_packed(packed, threads=threads)
 
 
-def test_an_isa_that_is_not_there_is_refused_and_the_environment_stays_as_it_was(packed, monkeypatch):
+def test_an_isa_is_that_of_the_argument_else_of_the_environment(packed, monkeypatch):
+    best = available_isas()[0]
     monkeypatch.setenv("BIBERT_ISA", "reference")
-    with pytest.raises(EngineError, match=r"'mmx', this CPU and this build have: .*reference"):
-        Engine.from_packed(packed, isa="mmx")
-    assert os.environ["BIBERT_ISA"] == "reference"
     assert Engine.from_packed(packed).isa == "reference"
+    assert Engine.from_packed(packed, isa=best).isa == best
+    monkeypatch.setenv("BIBERT_ISA", "sse")
+    with pytest.raises(EngineError, match=r"BIBERT_ISA is 'sse', this CPU and this build have: .*reference"):
+        Engine.from_packed(packed)
+    assert Engine.from_packed(packed, isa="reference").isa == "reference"
     monkeypatch.delenv("BIBERT_ISA")
-    Engine.from_packed(packed, isa="reference")
-    assert "BIBERT_ISA" not in os.environ
+    assert Engine.from_packed(packed).isa == best
+
+
+@pytest.mark.parametrize("isa", ["mmx", "", "avx2\0", "\u00e4", 3])
+def test_an_isa_that_is_not_there_is_refused(packed, isa):
+    with pytest.raises(EngineError, match=rf"isa is {re.escape(repr(isa))}, .*reference"):
+        Engine.from_packed(packed, isa=isa)
 
 
 def test_a_file_is_loaded(model_file, engine):
@@ -219,3 +251,27 @@ def test_a_child_of_fork_goes_on_with_the_engine(packed):
     if child == 0:
         os._exit(0 if same_bits(engine.logits(IDS), expected) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_fork_loads_a_model_while_the_parent_was_loading_one(packed):
+    done = threading.Event()
+
+    def load_again_and_again():
+        while not done.is_set():
+            Engine.from_packed(packed, isa="reference")
+
+    loading = threading.Thread(target=load_again_and_again)
+    loading.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a child that waits for ever ends by this
+                Engine.from_packed(packed, isa="reference")
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        loading.join()

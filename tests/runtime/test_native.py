@@ -9,6 +9,7 @@ import pytest
 
 import bibert.runtime
 from bibert.errors import EngineError, ModelFileError
+from bibert.packed import numeric
 from bibert.packed.schema import LIMITS, SITES
 from bibert.runtime import native
 
@@ -81,6 +82,12 @@ def test_the_header_says_the_same_numbers():
     assert [(site.upper(), str(bit)) for bit, site in enumerate(SITES)] == sites
     limits = dict(re.findall(r"uint32_t (\w+); +/\* 1 to (\d+)", fields))
     assert {name: int(most) for name, most in limits.items()} == dict(LIMITS)
+
+
+def test_the_kernels_have_the_same_numbers():
+    kernels = HEADER.with_name("kernels.h").read_text("utf-8")
+    found = {name: float(value) for name, value in re.findall(r"constexpr \w+ (k\w+) = ([\d.]+)F?;", kernels)}
+    assert (found["kGrid"], found["kLayerNormLimit"]) == (numeric.GRID, numeric.LAYER_NORM_LIMIT)
 
 
 def test_every_status_of_the_header_is_an_error():

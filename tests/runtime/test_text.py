@@ -1,5 +1,6 @@
 """Texts to ids: those of transformers, without padding, for whatever people call a text."""
 
+import json
 import os
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from tokenizers.models import BPE, WordPiece
+from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from bibert.errors import EngineError, ModelFileError
@@ -158,6 +159,27 @@ def test_a_tokenizer_that_makes_no_tokens_of_a_text_is_refused():
     silent = Tokenizer(BPE({"b": 0}, []))
     with pytest.raises(ModelFileError, match="tokenizer: an input of 1 texts does not have each of them once"):
         TextEncoder(silent.to_str().encode(), 200, MAX_LENGTH)
+
+
+def test_a_tokenizer_whose_template_names_a_token_it_does_not_have_is_a_bad_file(tokenizer):
+    broken = json.loads(tokenizer)
+    del broken["post_processor"]["special_tokens"]["[SEP]"]
+    with pytest.raises(ModelFileError, match=r"tokenizer: cannot be read \(.*\); pack the model again"):
+        TextEncoder(json.dumps(broken).encode(), 200, MAX_LENGTH)
+
+
+def test_a_tokenizer_that_fails_at_a_text_is_an_error_with_its_rows():
+    letters = Tokenizer(Unigram([("a", 0.0), ("b", 0.0)]))
+    encoder = TextEncoder(letters.to_str().encode(), 200, MAX_LENGTH)
+    with pytest.raises(EngineError, match=r"rows 3 to 4: the tokenizer fails \(.+\)"):
+        encoder.encode(["ab", "zzz"], first=3)
+
+
+def test_a_text_without_any_token_is_refused_with_its_number():
+    letters = Tokenizer(BPE({"a": 0}, []))
+    encoder = TextEncoder(letters.to_str().encode(), 200, MAX_LENGTH)
+    with pytest.raises(EngineError, match="row 6: has no tokens, and the tokenizer adds none; leave it out"):
+        encoder.encode(["a", ""], first=5)
 
 
 def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer):

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a signature below does. */
-#define BIBERT_ABI_VERSION 1
+#define BIBERT_ABI_VERSION 2
 
 typedef enum bibert_status {
   BIBERT_OK = 0,
@@ -29,7 +29,8 @@ typedef enum bibert_status {
   BIBERT_BAD_MODEL = 2,    /* the config is out of range, or the data does not fit it */
   BIBERT_OUT_OF_RANGE = 3, /* a value left the range of the numeric contract: the model has diverged */
   BIBERT_NO_MEMORY = 4,
-  BIBERT_NO_ISA = 5 /* BIBERT_ISA names an instruction set that this CPU or this build does not have */
+  BIBERT_NO_ISA = 5,       /* this CPU or this build does not have the instruction set that was asked for */
+  BIBERT_FAILURE = 6       /* anything else that the library did not expect */
 } bibert_status;
 
 /* Where a sign has a threshold per channel in front of it, in the order of the file. */
@@ -83,10 +84,10 @@ BIBERT_API const char* bibert_last_error(void);
 /* Bytes of the data section without the tokenizer; 0 if the config is out of range. */
 BIBERT_API uint64_t bibert_data_size(const bibert_config* config);
 
-/* Checks the data and makes a model of it; `data` may be freed afterwards. The CPU's best instruction set is taken,
- * or the one that the environment variable BIBERT_ISA names (reference, avx2, avx512 or neon). */
+/* Checks the data and makes a model of it; `data` may be freed afterwards. `isa` is the instruction set to use, one of
+ * bibert_available_isas(); NULL takes the one that the environment variable BIBERT_ISA names, else the CPU's best. */
 BIBERT_API bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size,
-                                             bibert_model** model);
+                                             const char* isa, bibert_model** model);
 
 /* Frees a model that no thread uses any more; NULL is fine. */
 BIBERT_API void bibert_model_destroy(bibert_model* model);

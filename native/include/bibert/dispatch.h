@@ -12,8 +12,9 @@ namespace bibert {
 // Best first; the reference is always there and always last.
 const std::vector<const Kernels*>& available_kernels();
 
-// The best, or the one that the environment variable BIBERT_ISA names; null if that one is not available.
-const Kernels* choose_kernels();
+// Those of that name; null takes the one that the environment variable BIBERT_ISA names, else the best. Throws an Error
+// if they are not available.
+const Kernels& choose_kernels(const char* isa);
 
 // The names of available_kernels(), as "avx2 reference".
 std::string available_names();

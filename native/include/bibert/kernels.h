@@ -13,6 +13,13 @@
 
 #include "bibert/bits.h"
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "fast-math gives other bits and drops the checks for infinity and NaN; build without it"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "packed files are little-endian and are read as they are; this machine is not"
+#endif
+
 namespace bibert {
 
 // The most rows a kernel is given at once; callers cut longer blocks.

@@ -253,9 +253,10 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   multiply(product, FloatRows{affine, doubled, values, padded(product.outputs)});
 }
 
+// Added in the vector, where a row that has left the range may wrap around: it is refused after that.
 int64_t sum_of_lanes(__m256i lanes) {
   const __m128i pair = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
-  return _mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1);
+  return _mm_cvtsi128_si64(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair)));
 }
 
 struct Moments {

@@ -16,10 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bibert.errors import NumericError
+from bibert.packed.numeric import GRID, LAYER_NORM_LIMIT
 
-FIXED_POINT = 2.0**16  # the LayerNorm grid: statistics are integers in units of 2^-16
 AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
-LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integer sums cannot overflow
 
 
 class Quantized(NamedTuple):
@@ -285,10 +284,10 @@ def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Ten
             f"LayerNorm input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
             "the model has diverged: train it with a lower learning rate"
         )
-    grid = torch.round(x * FIXED_POINT).to(torch.int64)
+    grid = torch.round(x * GRID).to(torch.int64)
     channels = x.shape[-1]
     mean = grid.sum(dim=-1, keepdim=True).double() / channels
     variance = ((grid * grid).sum(dim=-1, keepdim=True).double() / channels - mean * mean).clamp_min(0.0)
-    centre = mean / FIXED_POINT
-    inverse = 1.0 / torch.sqrt(variance / FIXED_POINT**2 + eps)
+    centre = mean / GRID
+    inverse = 1.0 / torch.sqrt(variance / GRID**2 + eps)
     return (((x.double() - centre) * inverse) * weight.double() + bias.double()).to(x.dtype)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bibert.errors import NumericError
 from bibert.nn.functional import Quantized, dequantize, exact_layer_norm, quantized_linear
 from bibert.nn.quantizers import activation_quantizer, quantize_embedding, quantize_weight
 from bibert.nn.schemes import Scheme
@@ -101,7 +102,13 @@ def layer_norm(channels: int, eps: float, scheme: Scheme) -> nn.LayerNorm:
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:
-    """Evaluate a float head in float64 and round once to float32 (contract, rule 7)."""
+    """Evaluate a float head in float64 and round once to float32 (contract, rule 7).
+
+    Raises:
+        NumericError: an answer is not finite.
+    """
     parameters = {name: value.double() for name, value in function.named_parameters()}
-    out: Tensor = torch.func.functional_call(function, parameters, (x.double(),))
-    return out.to(x.dtype)
+    out: Tensor = torch.func.functional_call(function, parameters, (x.double(),)).to(x.dtype)
+    if not out.isfinite().all():
+        raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
+    return out

@@ -6,6 +6,7 @@ touches the data section or a path (`file`); which tensors there are is the busi
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -215,6 +216,9 @@ def _check_labels(labels: tuple[Any, ...], count: int) -> None:
     if times > 1:
         raise ModelFileError(f"labels: {name!r} is there {times} times, names must differ; {PACK_AGAIN}")
     strict_json.write(labels, "labels")
+    for place, label in enumerate(labels):
+        if any(unicodedata.category(character) == "Cc" for character in label):
+            raise ModelFileError(f"labels: number {place} is {label!r}, has control characters; {PACK_AGAIN}")
 
 
 def _read_table(values: Mapping[str, Any], config: PackedConfig) -> tuple[TensorSpec, ...]:

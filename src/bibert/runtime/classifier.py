@@ -67,10 +67,15 @@ def find_file(path_or_hub_id: Path | str) -> Path:
         ModelFileError: there is none, or a folder has several.
     """
     path = Path(path_or_hub_id)
-    if isinstance(path_or_hub_id, str) and not path.exists() and (shipped := shipped_file(path_or_hub_id)):
-        return shipped
-    if isinstance(path_or_hub_id, str) and is_hub_id(path_or_hub_id) and not path.exists():
-        path = fetch(path_or_hub_id)
+    try:
+        exists = path.exists()
+    except OSError:  # such as a name that is too long for a file; whoever reads it says so
+        return path
+    if isinstance(path_or_hub_id, str) and not exists:
+        if shipped := shipped_file(path_or_hub_id):
+            return shipped
+        if is_hub_id(path_or_hub_id):
+            path = fetch(path_or_hub_id)
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))

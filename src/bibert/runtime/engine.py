@@ -127,7 +127,7 @@ class Engine:
         """
         if not sequences:
             return np.empty((0, self.config.labels), dtype=np.float32)
-        lengths = [len(sequence.ids) for sequence in sequences]
+        lengths = [_length(number, "ids", sequence.ids) for number, sequence in enumerate(sequences)]
         batch = Batch(
             lengths=np.array(lengths, dtype=np.uint32),
             ids=_int32("ids", np.concatenate([sequence.ids for sequence in sequences])),
@@ -167,9 +167,9 @@ def _matrix(name: str, values: ArrayLike) -> NDArray[Any]:
         return array.reshape(0, 0)
     if array.ndim != 2:
         raise EngineError(f"{name}: has {array.ndim} dimensions, must have 2 (batch, tokens)")
-    if array.dtype.kind not in "iub":
+    if array.dtype.kind not in "iub" and array.size:
         raise EngineError(f"{name}: holds {array.dtype}, must hold whole numbers")
-    return array
+    return array if array.size else array.astype(np.int32)
 
 
 def _like(ids: NDArray[Any], name: str, values: ArrayLike) -> NDArray[Any]:
@@ -206,6 +206,12 @@ def _int32(name: str, values: NDArray[Any]) -> NDArray[np.int32]:
     return values.astype(np.int32)
 
 
+def _length(number: int, name: str, values: NDArray[Any]) -> int:
+    if np.ndim(values) != 1:
+        raise EngineError(f"sequence {number}: {name} have {np.ndim(values)} dimensions, must have 1")
+    return len(values)
+
+
 def _joined_types(sequences: Sequence[Encoded], lengths: Sequence[int]) -> NDArray[np.int32] | None:
     if all(sequence.token_types is None for sequence in sequences):
         return None
@@ -214,6 +220,6 @@ def _joined_types(sequences: Sequence[Encoded], lengths: Sequence[int]) -> NDArr
         for sequence, length in zip(sequences, lengths, strict=True)
     ]
     for number, (found, length) in enumerate(zip(types, lengths, strict=True)):
-        if len(found) != length:
-            raise EngineError(f"sequence {number}: has {length} ids and {len(found)} token types; they must be equal")
+        if (count := _length(number, "token types", found)) != length:
+            raise EngineError(f"sequence {number}: has {length} ids and {count} token types; they must be equal")
     return _int32("token_types", np.concatenate(types))

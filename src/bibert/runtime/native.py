@@ -8,10 +8,8 @@ import ctypes
 import functools
 import os
 import sys
-import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +20,8 @@ import bibert.runtime
 from bibert.errors import BibertError, EngineError, ModelFileError, NumericError, one_line
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; wins over the library of the package
-ISA_VARIABLE = "BIBERT_ISA"
 FILE_NAME = {"darwin": "libbibert.dylib", "win32": "bibert.dll"}.get(sys.platform, "libbibert.so")
 
 _NO_MEMORY = 4
@@ -33,8 +30,8 @@ _ERRORS: Mapping[int, type[BibertError]] = {
     2: ModelFileError,  # bad model
     3: NumericError,  # out of range
     5: EngineError,  # no such ISA
+    6: EngineError,  # anything else
 }
-_isa_variable = threading.Lock()  # held while the environment may name an ISA that another model did not ask for
 
 
 class _Config(ctypes.Structure):
@@ -59,7 +56,7 @@ _FUNCTIONS: Mapping[str, tuple[type | None, tuple[type, ...]]] = {
     "bibert_available_isas": (ctypes.c_char_p, ()),
     "bibert_model_create": (
         ctypes.c_int,
-        (ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p)),
+        (ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)),
     ),
     "bibert_model_destroy": (None, (ctypes.c_void_p,)),
     "bibert_model_isa": (ctypes.c_char_p, (ctypes.c_void_p,)),
@@ -90,7 +87,7 @@ class NativeModel:
     Args:
         config: the shape of the model.
         weights: the data section of a packed file without the tokenizer. The library keeps a copy of its own.
-        isa: which instructions to use; None takes what the environment says, else the best.
+        isa: which instructions to use; None takes what the variable BIBERT_ISA says, else the best.
 
     Raises:
         ModelFileError: the weights do not fit the config, or hold what no model of ours has.
@@ -101,10 +98,9 @@ class NativeModel:
         self._library = library()
         self._labels = config.labels
         self._pointer = ctypes.c_void_p()
-        with _forced(isa):
-            status = self._library.bibert_model_create(
-                _as_struct(config), _address(weights), weights.size, ctypes.byref(self._pointer)
-            )
+        status = self._library.bibert_model_create(
+            _as_struct(config), _address(weights), weights.size, _isa_name(isa), ctypes.byref(self._pointer)
+        )
         _check(self._library, status)
         finalizer = weakref.finalize(self, self._library.bibert_model_destroy, self._pointer)
         finalizer.atexit = False  # a thread may still be computing then, and the system takes the memory back anyway
@@ -177,20 +173,12 @@ def _find() -> Path:
     )
 
 
-@contextmanager
-def _forced(isa: str | None) -> Iterator[None]:
-    """Name `isa` to the library for the time of the block; the environment is the only way it can be told."""
-    with _isa_variable:
-        before = os.environ.get(ISA_VARIABLE)
-        if isa is not None:
-            os.environ[ISA_VARIABLE] = isa
-        try:
-            yield
-        finally:
-            if isa is not None and before is None:
-                del os.environ[ISA_VARIABLE]
-            elif isa is not None and before is not None:
-                os.environ[ISA_VARIABLE] = before
+def _isa_name(isa: str | None) -> bytes | None:
+    if isa is None:
+        return None
+    if not isinstance(isa, str) or not isa.isascii() or "\0" in isa:
+        raise EngineError(f"isa is {isa!r}, must be one of {', '.join(available_isas())}")
+    return isa.encode("ascii")
 
 
 def _as_struct(config: PackedConfig) -> _Config:

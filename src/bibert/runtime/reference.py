@@ -16,9 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bibert.errors import EngineError, NumericError
 from bibert.packed.bits import Words, pack_rows, unpack_rows
 from bibert.packed.file import PackedModel
-
-GRID = 2.0**16  # LayerNorm's statistics are integers in units of 2^-16
-LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integer sums cannot overflow
+from bibert.packed.numeric import GRID, LAYER_NORM_LIMIT
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
@@ -75,7 +73,7 @@ def logits(
 
     Raises:
         EngineError: a shape or an id does not fit the model, or a first token is masked.
-        NumericError: a hidden state leaves the range of LayerNorm: the model has diverged.
+        NumericError: a hidden state leaves the range of LayerNorm, or a logit is not finite: the model has diverged.
     """
     return trace(packed, input_ids, attention_mask, token_type_ids).logits
 
@@ -129,7 +127,10 @@ def _check(packed: PackedModel, input_ids: ArrayLike, mask: ArrayLike | None, ty
 
 
 def _integers(name: str, values: ArrayLike) -> Ids:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise EngineError(f"{name}: rows differ in length; pad them and give attention_mask") from error
     if array.dtype.kind not in "biu":
         raise EngineError(f"{name} has type {array.dtype}, must be whole numbers")
     return array.astype(np.int64)
@@ -265,4 +266,6 @@ def _classify(packed: PackedModel, pooled: Floats) -> Floats:
     for channel in range(weight.shape[1]):
         total += pooled[:, channel, None] * weight[:, channel]
     out: Floats = (total + packed.tensor("classifier.bias")).astype(np.float32)
+    if not np.isfinite(out).all():
+        raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
     return out

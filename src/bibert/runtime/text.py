@@ -8,12 +8,13 @@ the business of `cutting`; what happens to the ids, of `engine`.
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from bibert.errors import EngineError, ModelFileError, one_line
+from bibert.errors import BibertError, EngineError, ModelFileError, one_line
 from bibert.packed.header import PACK_AGAIN
 from bibert.runtime.cutting import Scissors
 from bibert.runtime.engine import Encoded
@@ -53,9 +54,10 @@ class TextEncoder:
     ) -> None:
         self.max_length = max_length
         self.most_characters = most_characters
-        self._tokenizer = _read_tokenizer(tokenizer, vocabulary)
-        self._layouts = {texts: _Layout.of(self._tokenizer, texts) for texts in (1, 2)}
-        self._scissors = Scissors(self._tokenizer, max_length)
+        with _as_error(ModelFileError, f"tokenizer: cannot be read ({{}}); {PACK_AGAIN}"):
+            self._tokenizer = _read_tokenizer(tokenizer, vocabulary)
+            self._layouts = {texts: _Layout.of(self._tokenizer, texts) for texts in (1, 2)}
+            self._scissors = Scissors(self._tokenizer, max_length)
         self._parallel_in = os.getpid() if parallel else None  # a child of fork has lost the tokenizer's threads
         if self._layouts[1].special >= max_length:
             raise ModelFileError(
@@ -71,14 +73,19 @@ class TextEncoder:
             first: the number of the first row, for messages.
 
         Raises:
-            EngineError: a row is not a text or a pair of texts; the message has its number.
+            EngineError: a row is not a text or a pair of texts, or has no tokens; the message has its number.
         """
         readings = [
             [_Reading(self, text[: self.most_characters]) for text in self._texts_of(row, number)]
             for number, row in enumerate(rows, first)
         ]
-        self._read_first_pieces([reading for row in readings for reading in row])
-        return [self._encoded(*both) for both in zip(readings, rows, strict=True)]
+        with _as_error(EngineError, f"rows {first} to {first + len(rows) - 1}: the tokenizer fails ({{}})"):
+            self._read_first_pieces([reading for row in readings for reading in row])
+            encoded = [self._encoded(*both) for both in zip(readings, rows, strict=True)]
+        empty = next((number for number, row in enumerate(encoded, first) if not row.ids.size), None)
+        if empty is not None:
+            raise EngineError(f"row {empty}: has no tokens, and the tokenizer adds none; leave it out")
+        return encoded
 
     def pieces(self, text: str) -> Iterator[str]:
         """Texts that together have the tokens of `text` and that UTF-8 can hold."""
@@ -214,10 +221,7 @@ def _goes_on(place: _Place, before: _Place | None) -> bool:
 
 
 def _read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_buffer(raw)
-    except ValueError as error:
-        raise ModelFileError(f"tokenizer: cannot be read ({one_line(error)}); {PACK_AGAIN}") from error
+    tokenizer = Tokenizer.from_buffer(raw)
     tokens, unknown = tokenizer.get_vocab_size(), getattr(tokenizer.model, "unk_token", None)
     if tokens > vocabulary:
         raise ModelFileError(f"tokenizer: has {tokens} tokens, the word embedding has {vocabulary} rows; {PACK_AGAIN}")
@@ -226,6 +230,20 @@ def _read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+@contextmanager
+def _as_error(kind: type[BibertError], what: str) -> Iterator[None]:
+    """Any failure of the tokenizer as an error of ours, its message where `what` has braces.
+
+    Where its Rust half panics, what it raises is not even an `Exception`.
+    """
+    try:
+        yield
+    except (BibertError, KeyboardInterrupt, MemoryError, SystemExit):
+        raise
+    except BaseException as error:
+        raise kind(what.format(one_line(error))) from error
 
 
 def _describe(row: Any) -> str:
