@@ -181,8 +181,8 @@ def test_the_reason_is_given_for(new_classifier, name, reason):
         ({"kept": ("mha", "pooler")}, "it keeps mha and pooler in full precision, the file holds bits"),
         ({"split": True, "schedule": TWO_STAGES_TWICE}, "every weight is the sum of two"),
         ({"weight": "bwn"}, "it quantizes by bwn, sign, sign"),
-        ({"ffn_activation": "relu"}, "its second FFN layer takes sign after relu"),
-        ({"ffn_input": "bool"}, "its second FFN layer takes bool after gelu"),
+        ({"ffn_activation": "relu", "thresholds": ("ffn_hidden",)}, "its second FFN layer takes sign after relu"),
+        ({"ffn_input": "bwn"}, "its second FFN layer takes bwn after gelu"),
     ],
 )
 def test_a_scheme_of_ones_own_that_the_file_cannot_express_is_refused(new_classifier, changes, reason):

@@ -64,7 +64,8 @@ def require_extra(extra: str, purpose: str) -> None:
     missing = [name for name in PACKAGES_OF_EXTRA[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"{purpose} needs {', '.join(missing)}, not installed here: pip install 'bibert[{extra}]'"
+            f"{purpose} needs {', '.join(missing)}, not installed here: pip install 'bibert[{extra}]' "
+            f"(in a clone: pip install '.[{extra}]')"
         )
 
 

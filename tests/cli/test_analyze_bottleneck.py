@@ -1,10 +1,11 @@
 """`bibert analyze bottleneck`: results of runs as a table, as JSON and as a figure."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from bibert.training.reproduced import Cell, save_cells
+from bibert.training.reproduced import Cell, load_cells, save_cells
 
 ACCURACIES = {
     "full_precision": 0.91,
@@ -42,6 +43,13 @@ def test_the_table_has_ours_and_the_papers_beside_each_other(bibert, results, ca
     assert "baseline 80.50 77.60" in lines
     assert "in full precision mha 87.50 +7.00 ± 1.75 89.09 +11.49 ± 1.76" in lines
     assert "not distilled attention 81.50 +1.00 ± 1.88 78.41 +0.81 ± 1.98" in lines
+
+
+def test_other_schemes_in_the_file_do_not_matter(bibert, results, tmp_path, capsys):
+    other = replace(cell("binarybert_1-1-1", 0.7), backbone={"layers": 2, "hidden": 32, "heads": 1})
+    save_cells(tmp_path / "results.json", [*load_cells(results), other], {})
+    assert bibert("analyze", "bottleneck", results) == 0
+    assert "binarybert" not in capsys.readouterr().out
 
 
 def test_json_has_every_change(bibert, results, capsys):

@@ -133,7 +133,7 @@ def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkey
     assert exit_code_of("probe") == MissingExtraError.exit_code
     line = capsys.readouterr().err
     assert line.startswith("bibert: error: this command needs torch, ")
-    assert line.endswith("pip install 'bibert[train]'\n")
+    assert line.endswith("pip install 'bibert[train]' (in a clone: pip install '.[train]')\n")
 
 
 def test_a_missing_module_that_no_extra_brings_is_a_bug_and_stays_one(command):

@@ -83,6 +83,7 @@ def test_the_card_has_measured_figures_and_the_origin_of_the_file(written, run_f
     assert wrong_positive + right_positive == 2
     measured = 100 * (right_negative + right_positive) / 3
     assert f"engine | 1-1-1 | {measured:.2f} % |" in text
+    assert f"| 0 to 9 | 3 | {measured:.1f} % |" in text  # by the words of a text
     assert str(tmp_path) not in text.replace(str(packed), "")  # but for the name it was asked by
 
 
@@ -103,7 +104,7 @@ def test_the_dev_set_of_its_own_task_is_said_to_have_selected_the_model(written,
     data = NOTES["request"]["data"] | {"name": "SST-2"}
     write_notes(run_folder, data=data)
     text = written(run_folder, *asked)
-    assert "On 2 labelled rows (SST-2, dev); the model was selected on these rows" in text
+    assert "On 2 labelled rows (SST-2, dev). The model was selected on these rows" in text
     assert "| this model, torch | 1-1-1 | 75.00 % |" in text
     assert "| teacher, torch, dev set of its run | 32-32-32 | 87.50 % |" in text
     assert "- Teacher: reviews, seed = 7" in text

@@ -124,8 +124,8 @@ def test_a_half_width_student_says_why_it_cannot_be_packed(scheme, student, tmp_
 @pytest.mark.parametrize(
     "name",
     [
-        "bibert(ffn_activation=relu)",
-        "bibert(ffn_input=bool)",
+        "bibert(ffn_activation=relu,thresholds=ffn_hidden)",
+        "bibert(ffn_input=bool,ffn_activation=linear)",
         "bibert(ffn_activation=linear)",
         "bibert_plus(ffn_input=,ffn_activation=gelu)",
         *(name for name in SCHEMES if name != "full_precision"),  # which must be distilled first

@@ -55,6 +55,9 @@ def plain(answers, texts=TEXTS):
     return "".join(f"{answer['label']}\t{answer['score']:.4f}\t{text}\n" for answer, text in rows)
 
 
+BLANK = "texts without a word: 1; their labels mean nothing\n"  # one of `TEXTS` is empty
+
+
 def started(packed_file, *words, **options):
     """The program in a process of its own."""
     command = [sys.executable, "-m", "bibert", "predict", "--model", packed_file, *words]
@@ -62,14 +65,14 @@ def started(packed_file, *words, **options):
 
 
 def test_texts_are_answered_with_label_score_and_text(predict, answers):
-    assert predict(*TEXTS) == (0, plain(answers), "")
+    assert predict(*TEXTS) == (0, plain(answers), BLANK)
 
 
 def test_lines_of_standard_input_are_answered_line_by_line(predict, stdin, answers):
     stdin("\n".join(TEXTS).encode())
-    assert predict() == (0, plain(answers), "")
+    assert predict() == (0, plain(answers), BLANK)
     stdin("\r\n".join(TEXTS).encode() + b"\r\n")
-    assert predict("--input", "-") == (0, plain(answers), "")
+    assert predict("--input", "-") == (0, plain(answers), BLANK)
 
 
 def test_nothing_in_is_nothing_out(predict, stdin):
@@ -115,6 +118,15 @@ def test_a_pair_is_one_text_for_the_model(predict, packed_file):
     assert [value["score"] for value in values] == pytest.approx([answer["score"] for answer in expected])
 
 
+def test_the_name_of_a_file_is_not_taken_for_a_text(predict, tmp_path):
+    (tmp_path / "reviews.csv").write_text("text\ngood\n")
+    code, out, error = predict(tmp_path / "reviews.csv")
+    assert (code, out) == (2, "")
+    assert f"is a file; label its rows with --input {tmp_path / 'reviews.csv'}" in error
+    assert predict(tmp_path / "reviews.csv", "and a text")[0] == 0  # it is meant as a text then
+    assert predict("x" * 5000)[0] == 0  # no file can have that name
+
+
 def test_a_text_that_starts_with_a_dash_is_a_text(predict):
     assert predict("--", "-5 stars")[1].endswith("\t-5 stars\n")
 
@@ -125,7 +137,7 @@ def test_a_csv_file_keeps_its_columns_and_order(predict, tmp_path, answers):
     options = ["--input", tmp_path / "in.csv", "--output", tmp_path / "out.csv", "--prefix", "predicted_"]
     code, out, error = predict(*options)
     assert (code, out) == (0, "")
-    assert error == f"{tmp_path / 'out.csv'}: 5 rows\n"
+    assert error == f"{tmp_path / 'out.csv'}: 5 rows\n{BLANK}"
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["id", "review", "label", "predicted_label", "predicted_score"]

@@ -14,8 +14,14 @@ REFUSED = {
     "checkpoint": (["--tasks", "sst-2"], "holds no finished teacher, and there is no checkpoint"),
     "recipe": (["--tasks", "sst-2", "-c", "x", "--set", "epoch=2"], "unknown key 'epoch'"),
     "seed as a change": (["--tasks", "sst-2", "-c", "x", "--set", "seed=7"], "are given with --seeds"),
-    "nothing to collect": (["--collect"], "holds no finished run"),
     "a part to collect": (["--collect", "--tasks", "sst-2"], "so --tasks has no effect; leave it out"),
+    "seeds to collect": (["--collect", "--seeds", "42"], "so --seeds has no effect; leave it out"),
+    "data to collect": (["--collect"], "so the folder of GLUE has no effect; leave it out"),
+    "a teacher's recipe": (["--tasks", "sst-2", "--teacher-recipe", "teacher"], "has no effect without --checkpoint"),
+    "plain texts": (
+        ["--table", "3", "--tasks", "sst-2", "-c", "x"],
+        "learns from augmented texts; make a file of them",
+    ),
 }
 
 
@@ -24,6 +30,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing(words, says, bibert, tmp_path,
     assert bibert("reproduce", tmp_path, *words, "-o", tmp_path / "runs") != 0
     assert says in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_without_runs_has_nothing_to_collect(bibert, tmp_path, capsys):
+    assert bibert("reproduce", "--collect", "-o", tmp_path / "runs") != 0
+    assert "holds no finished run" in capsys.readouterr().err
 
 
 def test_a_scheme_with_changed_fields_is_one_word():

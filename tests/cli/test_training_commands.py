@@ -104,8 +104,13 @@ def test_a_finished_run_answers_again_at_once(place, trained, capsys):
 def test_train_sets_its_models_beside_what_one_gets_for_nothing(place, trained, capsys):
     words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", trained]
     assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place)]) == 0
-    lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    said = capsys.readouterr()
+    lines = [[cell.strip() for cell in line.split("│")] for line in said.out.splitlines()]
     cells = {line[1]: line[2:] for line in lines if len(line) > 2}
+    for name in ("majority class", "bag of words"):  # a student that has learned nothing is not passed over in silence
+        assert (f"bibert is no better than the {name}" in said.err) == (
+            float(cells["bibert"][0]) <= float(cells[name][0])
+        )
     with (place / "dev.csv").open(encoding="utf-8") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
     most = max(labels.count(label) for label in set(labels)) / len(labels)

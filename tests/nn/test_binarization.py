@@ -1,5 +1,7 @@
 """Students: copies of the teacher's weights under a scheme, and what one batch sets before training."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -64,9 +66,10 @@ def test_an_unknown_scheme_is_refused(new_model):
 
 @pytest.mark.parametrize("name", ["q2bert", "binarybert_1-1-4"])
 def test_calibration_sets_every_range_and_step_and_nothing_else(name, new_model, new_batch):
-    student = first_student(new_model(), SCHEMES[name]).train()
+    teacher = new_model()
+    student = first_student(teacher, SCHEMES[name]).train()
     before = {key: value.clone() for key, value in student.state_dict().items()}
-    calibrate(student, new_batch((9, 5, 7)) | {"labels": torch.tensor([0, 1, 0])})
+    calibrate(student, new_batch((9, 5, 7)) | {"labels": torch.tensor([0, 1, 0])}, teacher)
     assert student.training
     assert not any(getattr(module, "calibrating", False) for module in student.modules())
     after = student.state_dict()
@@ -77,17 +80,31 @@ def test_calibration_sets_every_range_and_step_and_nothing_else(name, new_model,
 
 
 def test_calibration_leaves_other_schemes_alone(new_model, new_batch):
-    student = binarize(new_model(), "bibert")
+    teacher = new_model()
+    student = binarize(teacher, "bibert")
     before = {key: value.clone() for key, value in student.state_dict().items()}
-    calibrate(student, new_batch((4, 3)))
+    calibrate(student, new_batch((4, 3)), teacher)
     assert all(torch.equal(value, before[key]) for key, value in student.state_dict().items())
 
 
 def test_splitting_keeps_the_steps_of_the_ternary_student(new_model, new_batch):
     row = SCHEMES["binarybert_1-1-4"]
-    ternary = first_student(new_model(), row)
-    calibrate(ternary, new_batch((9, 5)))
+    teacher = new_model()
+    ternary = first_student(teacher, row)
+    calibrate(ternary, new_batch((9, 5)), teacher)
     steps = {key: value for key, value in ternary.state_dict().items() if key.endswith(".step")}
-    student = split_student(ternary, row).state_dict()
+    student = split_student(ternary, row)
+    calibrate(student, new_batch((7, 3)), ternary)
     assert len(steps) == 21
-    assert all(torch.equal(student[key], value) for key, value in steps.items())
+    assert all(torch.equal(student.state_dict()[key], value) for key, value in steps.items())
+
+
+def test_steps_for_other_bits_are_not_taken_over(new_model, new_batch):
+    four = first_student(new_model(), SCHEMES["binarybert_1-1-4"])
+    calibrate(four, new_batch((9, 5)), new_model())
+    bits = replace(SCHEMES["binarybert_1-1-4"].bits, activation=2)
+    two = first_student(new_model(), replace(SCHEMES["binarybert_1-1-4"], bits=bits))
+    two.load_state_dict(four.state_dict())
+    calibrate(two, new_batch((9, 5)), four)
+    steps = [key for key in two.state_dict() if key.endswith(".step")]
+    assert not any(torch.equal(two.state_dict()[key], four.state_dict()[key]) for key in steps)

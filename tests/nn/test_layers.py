@@ -80,7 +80,7 @@ def test_a_value_outside_the_grid_is_an_error_with_both_numbers(value, shown):
     x = torch.zeros(2, 4)
     x[1, 2] = value
     with pytest.raises(
-        NumericError, match=f"LayerNorm input reaches {shown}, the fixed-point grid ends at 512; .*rate"
+        NumericError, match=f"LayerNorm: an input reaches {shown}, the fixed-point grid ends at 512; .*rate"
     ):
         exact_layer_norm(x, torch.ones(4), torch.zeros(4), EPS)
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, MPNetConfig, RobertaConfig
 
-from bibert.analysis import architecture
 from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import CheckpointError, NumericError
 from bibert.nn.binarization import binarize
-from bibert.nn.loading import MODEL_TYPES, load_classifier, model_folder
+from bibert.nn.loading import load_classifier, model_folder
 
 SHAPE = {
     "vocab_size": 90,
@@ -246,10 +245,6 @@ def test_a_vocabulary_alone_is_a_fast_tokenizer(broken):
     (broken / "tokenizer_config.json").unlink()
     (broken / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)) + "\n")
     assert load_classifier(broken).tokenizer.get_vocab() == words
-
-
-def test_a_shape_and_a_network_can_be_read_of_the_same_model_types():
-    assert MODEL_TYPES == architecture.MODEL_TYPES
 
 
 def test_code_in_a_checkpoint_is_never_run(broken):

@@ -102,7 +102,7 @@ def check(course: Course, stage: Stage) -> None:
 @by_name([*ALL, *PROBES])
 def test_the_first_stage_trains_and_reaches_every_parameter(scheme, teacher, batch):
     student = first_student(teacher, scheme)
-    calibrate(student, batch)
+    calibrate(student, batch, teacher)
     check(train(student, teacher, scheme.schedule[0], batch), scheme.schedule[0])
 
 
@@ -113,7 +113,7 @@ def test_the_later_stages_of_a_split_scheme_train_too(scheme, number, teacher, b
     student = first_student(teacher, scheme)
     if not stage.half_width_ternary:
         student = split_student(student, scheme)
-    calibrate(student, batch)
+    calibrate(student, batch, teacher)
     check(train(student, teacher, stage, batch), stage)
 
 
@@ -200,7 +200,7 @@ def watch(student, batch) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
 @by_name(QUANTIZED)
 def test_every_product_of_eval_mode_sees_the_levels_of_the_scheme(scheme, teacher, batch):
     student = binarize(teacher, scheme).eval()
-    calibrate(student, batch)
+    calibrate(student, batch, teacher)
     seen = watch(student, batch)
     head = seen.pop()
     assert (head[0], head[1].dtype) == ("addmm", torch.float64)  # the classifier: float64, the only exception
@@ -255,7 +255,7 @@ def test_logits_are_the_same_bits_alone_in_a_batch_and_with_more_padding(scheme,
 @torch.no_grad()
 def test_rivals_with_scales_of_their_own_do_not_see_padding_either(scheme, teacher, new_batch):
     student = binarize(teacher, scheme).eval()
-    calibrate(student, new_batch(LENGTHS))
+    calibrate(student, new_batch(LENGTHS), teacher)
     logits = student(**new_batch(LENGTHS)).logits
     torch.testing.assert_close(student(**new_batch(LENGTHS, width=31)).logits, logits, atol=1e-5, rtol=0)
 
@@ -287,7 +287,9 @@ def test_a_scheme_survives_json(scheme):
 
 
 def test_a_sign_takes_the_gelu_before_it_into_its_gradient():
-    second = {name: get_scheme(name).ffn_quantizer for name in ("bibert", "bibert(ffn_activation=relu)", "bibert_plus")}
+    second = {
+        name: get_scheme(name).ffn_quantizer for name in ("bibert", "bibert(ffn_activation=linear)", "bibert_plus")
+    }
     assert list(second.values()) == ["gelu_sign", "sign", "bool"]
     assert SCHEMES["binarybert_1-1-4"].ffn_quantizer == "lsq_unsigned"
     assert get_scheme("bibert(kept=output)").part("output").ffn_quantizer == "none"

@@ -44,8 +44,7 @@ def test_the_second_ffn_layer_of_a_packable_scheme_has_levels(name, levels):
         "attention_sign_max_entropy": "its attention weights are 'sign'",
         "bibert(weight=bwn)": "it quantizes by bwn, sign, sign",
         "bibert(kept=mha+pooler)": "it keeps mha and pooler in full precision",
-        "bibert(ffn_activation=relu)": "its second FFN layer takes sign after relu",
-        "bibert(ffn_input=bool)": "its second FFN layer takes bool after gelu",
+        "bibert(ffn_activation=relu,thresholds=ffn_hidden)": "its second FFN layer takes sign after relu",
         "bibert(ffn_input=bwn)": "its second FFN layer takes bwn after gelu",
     }.items(),
 )

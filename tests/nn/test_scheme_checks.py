@@ -62,6 +62,7 @@ def with_quantizer(field: str, name: str, bits: int) -> Scheme:
     """A scheme with one quantizer in one place, at some bits, and plain ones elsewhere."""
     places = {"weight": 1, "embedding": 1, "activation": 1} | {PART_OF_FIELD[field]: bits}
     plain = {"weight": "sign", "embedding": "sign", "activation": "affine", "attention": "sign"}
+    plain |= {"ffn_activation": "linear"} if name == "bool" else {}
     argument = 0.5 if name == "quantile" else None
     return Scheme("one", Bits(**places), **{**plain, field: name}, quantile=argument)
 
@@ -111,13 +112,18 @@ WRONG_BITS = {
     "full_precision(attention=bool)": "attention is 'bool', which has 1 bit, but a 32-32-32 scheme has 32",
     "full_precision(ffn_input=sign)": "ffn_input is 'sign', which has 1 bit",
 }
+WRONG_FFN = {
+    "bibert(ffn_input=bool)": "ffn_input is 'bool' behind ffn_activation='gelu', which is 0 or more",
+    "bibert_plus(ffn_activation=relu)": "ffn_input is 'bool' behind ffn_activation='relu'",
+    "bibert(ffn_activation=relu)": "a sign behind ffn_activation='relu' is always +1",
+}
 WRONG_SCHEDULES = {
     "bibert(split=true)": "split is true, but its schedule (dmd) does not go from half-width stages",
     "binarybert_1-1-1(split=false)": "split is false, but its schedule (ternary-layers, ternary-logits, ",
 }
 
 
-@pytest.mark.parametrize(("name", "says"), (WRONG_NAMES | WRONG_BITS | WRONG_SCHEDULES).items())
+@pytest.mark.parametrize(("name", "says"), (WRONG_NAMES | WRONG_BITS | WRONG_FFN | WRONG_SCHEDULES).items())
 def test_what_no_network_can_be_is_refused_by_name(name, says):
     with pytest.raises(SchemeError, match=re.escape(f"scheme {name!r}: {says}")):
         get_scheme(name)
@@ -156,8 +162,8 @@ VALID = [
     "bibert_plus(scaled_context=false)",
     "bibert_plus(ffn_input=,ffn_activation=gelu)",
     "bibert(gain=row,scaled_context=true)",
-    "bibert(ffn_activation=relu)",
-    "bibert(ffn_input=bool)",
+    "bibert(ffn_activation=relu,thresholds=ffn_hidden)",
+    "bibert(ffn_input=bool,ffn_activation=linear)",
     "bibert(weight=bwn)",
     "bibert(attention=sign)",
     "bibert(normalizer=softmax,attention=mean)",

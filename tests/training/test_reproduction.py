@@ -110,7 +110,8 @@ def test_runs_by_different_recipes_are_not_averaged(output):
 
 def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(output, plan, tmp_path):
     run, first = tmp_path / "sst2" / "bibert-1", output / "sst2" / "bibert-1" / "model"
-    distill(output / "sst2" / "teacher", "bibert", plan.load("sst2"), run, plan.students_recipe("sst2", 1), start=first)
+    recipe = replace(plan, seeds=(1,)).students_recipes("sst2")[0]
+    distill(output / "sst2" / "teacher", "bibert", plan.load("sst2", plan.train_file), run, recipe, start=first)
     (cell,) = collect(tmp_path)
     assert cell.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
     assert cell.origin["start"]["start"] is None
@@ -156,8 +157,33 @@ def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path)
 def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
     changed = replace(plan, train_file="train_aug.tsv", schemes=("bibert",), seeds=(1,))
     cells = reproduce(changed, tmp_path / "runs", quiet)
-    assert all(cell.augmented for cell in cells)
+    assert {cell.scheme: cell.augmented for cell in cells} == {"full_precision": False, "bibert": True}
+    assert (tmp_path / "runs" / "sst2" / "train_aug-bibert-1").is_dir()
     assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
+
+
+def test_without_seeds_a_student_has_the_one_of_its_recipe(plan):
+    assert [recipe.seed for recipe in replace(plan, seeds=()).students_recipes("sst2")] == [42]
+    paper = replace(plan, seeds=(), recipe="paper-{task}", changes={})
+    assert [recipe.seed for recipe in paper.students_recipes("qnli")] == [load_recipe("paper-qnli").seed]
+
+
+def test_students_of_different_teachers_are_not_averaged(output):
+    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
+    taught = replace(cells[1], origin={**cells[1].origin, "teacher_sha256": "another"})
+    assert mean_scores(cells, "sst2").keys() == {"bibert"}
+    with pytest.raises(DataError, match="bibert was run with teacher = "):
+        mean_scores([cells[0], taught], "sst2")
+
+
+def test_a_best_model_that_was_scored_twice_at_the_end_is_one_evaluation(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    (before,) = collect(tmp_path)
+    lines = (run / "log.jsonl").read_text().splitlines(keepends=True)
+    (run / "log.jsonl").write_text("".join([*lines, lines[-1]]))  # killed before the metrics were noted, and resumed
+    (after,) = collect(tmp_path)
+    assert after.evaluations == before.evaluations
 
 
 def test_the_training_file_of_the_hub_is_not_augmented(output, tmp_path):

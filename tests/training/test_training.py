@@ -11,7 +11,7 @@ import torch
 from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
-from bibert.errors import CheckpointError, NumericError
+from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import SCHEMES
 from bibert.training.checkpoints import checkpoints_of, is_whole
@@ -112,6 +112,20 @@ def test_a_student_learns_on_with_all_it_has_learned(teacher: Path, data: TextDa
     first, on = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "on"))
     assert all(torch.equal(first[name], on[name]) for name in first)
     assert any(first[name].any() for name in first if name.endswith(".threshold"))  # it had learned some
+
+
+def test_a_start_with_the_labels_in_another_order_is_refused(teacher: Path, data: TextData, tmp_path: Path):
+    swapped = replace(data, label_names=data.label_names[::-1])
+    finetune(teacher, swapped, tmp_path / "swapped", replace(SHORT, max_steps=1))
+    with pytest.raises(CheckpointError, match="knows the labels positive, negative, the data has the labels negative"):
+        distill(teacher, "bibert", data, tmp_path / "on", SHORT, start=tmp_path / "swapped" / "model")
+
+
+@pytest.mark.parametrize("change", [{"weights": {"gold": 1.0}}, {"norm_scope": "batch"}, {"mask_padding": False}])
+def test_a_teacher_has_no_distillation_terms(start: Path, data: TextData, tmp_path: Path, change: dict[str, object]):
+    with pytest.raises(RecipeError, match=f"recipe: {next(iter(change))} is .*a teacher learns from gold labels"):
+        finetune(start, data, tmp_path / "run", replace(SHORT, **change))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_student_that_learns_on_keeps_its_measured_ranges(teacher: Path, data: TextData, tmp_path: Path):

@@ -12,10 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from bibert.errors import CheckpointError, did_you_mean
+from bibert.nn.folders import CONFIG_NAME, MODEL_TYPES, network_folder
 
-CONFIG_NAME = "config.json"
-RUN_MODEL = "model"  # where a run folder has its network
-MODEL_TYPES = ("bert", "bibert")
 CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "layers": "num_hidden_layers",
@@ -88,11 +86,6 @@ class Architecture:
             return cls(**shape, labels=_read_labels(config, file))
         except CheckpointError as error:
             raise CheckpointError(f"{file}: {error}") from None
-
-
-def network_folder(path: Path) -> Path | None:
-    """The folder of a network, which `path` is or has inside as a run folder; None where it is something else."""
-    return next((place for place in (path, path / RUN_MODEL) if (place / CONFIG_NAME).is_file()), None)
 
 
 def _read_json_object(file: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What looks into a student found while it trained, as arrays: the probe file of a run, read.
+"""What was noted while a student trained: the probe file of a run as arrays, and curves of its log.
 
-The file is written by `training.probe`; its numbers are those of `entropy` and `direction`. No torch is needed.
+The probe file is written by `training.probe`, its numbers are those of `entropy` and `direction`; the log by
+`training.log`. No torch is needed.
 """
 
 import json
@@ -68,6 +69,18 @@ class History:
                 for thing, fields in self.direction.items()
             },
         )
+
+
+def curve(log: Sequence[Mapping[str, Any]], stage: str, name: str) -> dict[int, float]:
+    """A number of a training log by the step it was logged at in a stage.
+
+    The first at a step counts: at the end of a stage the best model is scored once more, under the last step's number.
+    """
+    points: dict[int, float] = {}
+    for event in log:
+        if event["stage"] == stage and name in event:
+            points.setdefault(event["step"], event[name])
+    return points
 
 
 def load_history(run: Path) -> History:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bibert.analysis.architecture import CONFIG_NAME, RUN_MODEL, Architecture
+from bibert.analysis.architecture import Architecture
 from bibert.analysis.history import LOG, NOTES, PROBE, History, load_history
 from bibert.analysis.packed_cost import architecture_of, scheme_of_file
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
+from bibert.nn.folders import CONFIG_NAME, RUN_MODEL
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel

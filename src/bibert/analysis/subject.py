@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from bibert.analysis.architecture import RUN_MODEL, network_folder
 from bibert.analysis.inside import Batch, Inside, inside_of_packed
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
+from bibert.nn.folders import RUN_MODEL, network_folder
 from bibert.packed import file
 from bibert.runtime.classifier import find_file
 from bibert.runtime.engine import Encoded

@@ -51,7 +51,8 @@ def _scores(results: Path) -> dict[str, dict[str, float]]:
     """Accuracies by task and scheme, of the tasks that have a baseline and a change of it."""
     from bibert.training.reproduced import load_cells, mean_scores
 
-    cells = load_cells(results / "results.json" if results.is_dir() else results)
+    everything = load_cells(results / "results.json" if results.is_dir() else results)
+    cells = [cell for cell in everything if cell.scheme == BASELINE or CHANGED.fullmatch(cell.scheme)]
     scores = {task: mean_scores(cells, task) for task in DEV_TEXTS if any(cell.task == task for cell in cells)}
     found = {task: ours for task, ours in scores.items() if BASELINE in ours and _has_changes(ours)}
     if not found:

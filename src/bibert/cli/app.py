@@ -98,7 +98,7 @@ def bibert(
 ) -> None:
     """BERT in one bit: binarize a BERT classifier, distill it, pack it into one small file, run it on a CPU.
 
-    Start with `bibert quickstart`. Each command has its own `--help`.
+    Start with `bibert predict "a text"`. Each command has its own `--help`.
     """
 
 

@@ -8,6 +8,7 @@ from bibert.analysis.history import PROBE
 from bibert.cli.console import say
 from bibert.cli.options import DataOptions, Json, Output, ProbeEvery, SchemeName, TrainingOptions, with_option_groups
 from bibert.errors import require_extra
+from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
 
@@ -48,4 +49,4 @@ def distill(
     )
     if probe_every and not (output / PROBE).exists():
         say(f"{output}: was trained before without --probe-every; it is not trained again for it")
-    show_metrics({scheme: metrics}, {scheme: output / "model"}, json)
+    show_metrics({scheme: metrics}, {scheme: output / RUN_MODEL}, json)

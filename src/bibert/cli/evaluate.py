@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bibert.analysis.architecture import network_folder
 from bibert.cli.console import say, tracked
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import BibertError, require_extra
+from bibert.nn.folders import network_folder
 from bibert.runtime.hub import SUFFIX
 
 if TYPE_CHECKING:

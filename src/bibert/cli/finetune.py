@@ -2,6 +2,7 @@
 
 from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TeacherOptions, with_option_groups
 from bibert.errors import require_extra
+from bibert.nn.folders import RUN_MODEL
 
 
 @with_option_groups
@@ -21,4 +22,4 @@ def finetune(
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
     metrics = run(checkpoint, texts, output, recipe, callbacks=[TrainingProgress("teacher")], **arguments)
-    show_metrics({"teacher": metrics}, {"teacher": output / "model"}, json)
+    show_metrics({"teacher": metrics}, {"teacher": output / RUN_MODEL}, json)

@@ -13,12 +13,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from bibert.analysis.architecture import CONFIG_NAME, Architecture, count_parameters, network_folder
+from bibert.analysis.architecture import Architecture, count_parameters
 from bibert.analysis.cost import TOKENS, elementwise_flops, product_flops, size
 from bibert.analysis.packed_cost import config_of_shape, scheme_of_file
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
+from bibert.nn.folders import CONFIG_NAME, network_folder
 from bibert.nn.packable import ffn_levels, why_not_packable
 from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
 

@@ -141,6 +141,8 @@ def predict(
         _label_file(files, "txt as json" if json and form == "txt" else form, scorer)
     if classifier.texts_cut:
         say(f"texts longer than {classifier.max_length} tokens: {classifier.texts_cut:,}; their ends were not read")
+    if classifier.texts_blank:
+        say(f"texts without a word: {classifier.texts_blank:,}; their labels mean nothing")
 
 
 def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text]":
@@ -149,12 +151,21 @@ def _given(texts: list[str], pairs: list[str], files: FileOptions) -> "list[Text
 
     if texts and (files.source is not None or files.form):
         raise BibertError("texts are given and a file too; label one of them at a time")
+    if len(texts) == 1 and not pairs and _is_file(texts[0]):
+        raise BibertError(f"{texts[0]!r} is a file; label its rows with --input {texts[0]}")
     if pairs and len(pairs) != len(texts):
         raise BibertError(f"{len(texts)} texts and {len(pairs)} times --pair; give a second text for each")
     decoding = Decoding(on_error=files.on_error)  # the system passes on bytes that are not UTF-8
     checked = [decoding.checked(text, f"text {number}") for number, text in enumerate(texts, start=1)]
     seconds = [decoding.checked(text, f"pair {number}") for number, text in enumerate(pairs, start=1)]
     return list(zip(checked, seconds, strict=True)) if seconds else list(checked)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a text that no file could be named by
+        return False
 
 
 def _answer(texts: "list[Text]", scorer: "Scorer", target: Path | None, json: bool) -> None:

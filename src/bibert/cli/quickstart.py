@@ -11,6 +11,7 @@ from bibert.cli.bench import bench_table, warn_if_busy
 from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 from bibert.errors import require_extra
+from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 from bibert.training.recipe import SEEDS
 
@@ -95,6 +96,6 @@ def _table(result: "Quickstart", words: float, engine: float, output: Path) -> T
         scheme = get_scheme(name)
         form = "softmax" if scheme.normalizer == "softmax" else "Bi-Attention"
         quantized = form if scheme.attention == "none" or form != "softmax" else f"{scheme.attention}({form})"
-        table.add_row(name, str(scheme.bits), quantized, f"{100 * accuracy:.1f}", str(output / folder / "model"))
+        table.add_row(name, str(scheme.bits), quantized, f"{100 * accuracy:.1f}", str(output / folder / RUN_MODEL))
     table.add_row(PACKED, "1-1-1", "Bi-Attention", f"{100 * engine:.1f}", str(result.packed))
     return table

@@ -14,6 +14,8 @@ from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError, require_extra
 from bibert.training.reproduced import TABLES, TEACHER, get_table, markdown
 
+RECIPE, TEACHER_RECIPE = "cpu-{task}", "teacher"
+
 
 def reproduce(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs; finished ones are kept.")],
@@ -34,23 +36,35 @@ def reproduce(
     schemes: Annotated[
         str, typer.Option(help="Such as baseline,bibert; the rows of the table if not given.", show_default=False)
     ] = "",
-    seeds: Annotated[str, typer.Option(help="Seeds of the students, such as 1,2,3.")] = "42",
-    recipe: Annotated[str, typer.Option(help="The students' preset or TOML file.")] = "cpu-{task}",
+    seeds: Annotated[
+        str,
+        typer.Option(help="Seeds of the students, such as 1,2,3; the recipe's own if not given.", show_default=False),
+    ] = "",
+    recipe: Annotated[
+        str, typer.Option(help=f"The students' preset or TOML file; {RECIPE} if not given.", show_default=False)
+    ] = "",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change any key of the students' recipe.", metavar="KEY=VALUE", show_default=False),
     ] = None,
-    teacher_recipe: Annotated[str, typer.Option(help="The teachers' preset or TOML file.")] = "teacher",
+    teacher_recipe: Annotated[
+        str, typer.Option(help=f"The teachers' preset or TOML file; {TEACHER_RECIPE} if not given.", show_default=False)
+    ] = "",
     train_file: Annotated[
-        str, typer.Option(help="Another training file in each task's folder, such as train_aug.tsv.")
-    ] = TRAIN_FILE,
+        str,
+        typer.Option(
+            help="Another training file for the students in each task's folder, such as train_aug.tsv.",
+            show_default=False,
+        ),
+    ] = "",
     probe_every: ProbeEvery = 0,
     collect: Annotated[bool, typer.Option("--collect", help="Train nothing: collect the runs that are there.")] = False,
     json: Json = False,
 ) -> None:
     """Run a table of the paper, or a part of it, and print ours beside the paper's figures.
 
-    In the name of a recipe {task} stands for the task: "paper-{task}" is the paper's own setting of each.
+    In the name of a recipe {task} stands for the task: "paper-{task}" is the paper's setting of each. Beside the runs
+    are results.json and table.md, written anew after every run and by --collect.
 
     Example: bibert reproduce path/to/glue --table 1 --tasks sst-2,mrpc -c path/to/bert -o runs/table-1
     """
@@ -62,7 +76,20 @@ def reproduce(
     quiet_libraries()
     wanted = get_table(table)
     if collect:
-        _refuse({"--tasks": tasks, "--schemes": schemes, "--checkpoint": checkpoint, "--set": changes})
+        _refuse(
+            {
+                "--tasks": tasks,
+                "--schemes": schemes,
+                "--seeds": seeds,
+                "--checkpoint": checkpoint,
+                "--recipe": recipe,
+                "--set": changes,
+                "--teacher-recipe": teacher_recipe,
+                "--train-file": train_file,
+                "--probe-every": probe_every,
+                "the folder of GLUE": glue,
+            }
+        )
         cells = write_results(output, table)
     else:
         plan = Plan(
@@ -71,13 +98,15 @@ def reproduce(
             schemes=_words(schemes) or _schemes_of(wanted),
             seeds=tuple(_seed(word) for word in _words(seeds)),
             checkpoint=checkpoint,
-            recipe=recipe,
-            teacher_recipe=teacher_recipe,
+            recipe=recipe or RECIPE,
+            teacher_recipe=teacher_recipe or TEACHER_RECIPE,
             changes=parse_changes(changes or []),
             glue=glue,
-            train_file=train_file,
+            train_file=train_file or TRAIN_FILE,
             probe_every=probe_every,
         )
+        if checkpoint is None and teacher_recipe:
+            raise DataError("--teacher-recipe has no effect without --checkpoint, which teachers are fine-tuned from")
         cells = run(plan, output, lambda name: [TrainingProgress(name)])
     if not cells:
         raise DataError(f"{output}: holds no finished run; leave out --collect to train them")

@@ -16,6 +16,7 @@ from bibert.cli.options import (
     with_option_groups,
 )
 from bibert.errors import DataError, require_extra
+from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def train(
     teachers = load_recipe(teacher_recipe, shared)
     stage_objectives(row, recipe)  # a wrong weight is found now, not when the teacher is trained
     texts = data.load_and_report()
-    folders = {"teacher": output / "teacher" / "model", scheme: output / "student" / "model"}
+    folders = {"teacher": output / "teacher" / RUN_MODEL, scheme: output / "student" / RUN_MODEL}
     taught = finetune(
         checkpoint,
         texts,
@@ -77,6 +78,13 @@ def train(
     )
     floor = _floor(texts) if is_main_process() else {}
     show_metrics({**floor, "teacher": taught, scheme: learned}, folders, json)
+    for name, reached in floor.items():
+        metric = next(iter(learned))
+        if learned[metric] <= reached.get(metric, 0.0):
+            say(
+                f"{scheme} is no better than the {name} ({metric} {learned[metric]:.3f} and {reached[metric]:.3f}): it "
+                "needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
+            )
 
 
 def _floor(data: "TextData") -> dict[str, dict[str, float]]:

@@ -220,8 +220,8 @@ def class_ids(table: Table, column: str, names: tuple[str, ...]) -> tuple[int, .
     for row, label in enumerate(labels):
         if label not in ids:
             raise DataError(
-                f"{table.where(row)}: unknown label {shown([label])}; correct it, or train on rows that have it "
-                f"(the {len(names)} classes are {shown(names)})"
+                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(names)} classes, "
+                f"{shown(names)}, or train on rows that have it"
             )
     return tuple(ids[label] for label in labels)
 

@@ -55,10 +55,15 @@ def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBer
     return student
 
 
-def calibrate(model: BiBertForSequenceClassification, batch: dict[str, Tensor]) -> None:
-    """Set learned steps and moving ranges from the activations of one batch; other schemes are left as they are."""
+def calibrate(
+    model: BiBertForSequenceClassification, batch: dict[str, Tensor], source: BiBertForSequenceClassification
+) -> None:
+    """Set learned steps and moving ranges from the activations of one batch; other schemes are left as they are.
+
+    So are those that `source`, which the model was made from, has learned for the same quantizers: they are in it.
+    """
     sites = [module for module in model.modules() if isinstance(module, EmaSymmetric | LearnedStep)]
-    if not sites:
+    if not sites or _reads_alike(source.config.quantization, model.config.quantization):
         return
     for site in sites:
         site.calibrating = True
@@ -68,6 +73,13 @@ def calibrate(model: BiBertForSequenceClassification, batch: dict[str, Tensor]) 
     finally:
         for site in sites:
             site.calibrating = False
+
+
+def _reads_alike(one: Scheme, other: Scheme) -> bool:
+    """Whether two schemes quantize every activation in the same way, whatever they do to weights."""
+    names = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept")
+    alike = all(getattr(one, name) == getattr(other, name) for name in names)
+    return alike and one.bits.activation == other.bits.activation
 
 
 def _empty(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:

@@ -268,7 +268,7 @@ def bi_attention(
     return AttentionResult(bamm(Quantized(weights), Quantized(levels.value)), scores, weights, levels)
 
 
-def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm") -> Tensor:
     """LayerNorm whose bits do not depend on the order of its sums (contract, rule 7).
 
     The row is put on a grid of 2^-16, so that its sum and its sum of squares are 64-bit integers; mean and
@@ -276,12 +276,12 @@ def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Ten
     eval mode: no gradient passes through the rounded statistics.
 
     Raises:
-        NumericError: a value is not finite or lies outside ±512.
+        NumericError: a value is not finite or lies outside ±512; the message has the `name`.
     """
     largest = float(x.detach().abs().amax()) if x.numel() else 0.0
     if not largest < LAYER_NORM_LIMIT:
         raise NumericError(
-            f"LayerNorm input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
+            f"{name}: an input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
             "the model has diverged: train it with a lower learning rate"
         )
     grid = torch.round(x * GRID).to(torch.int64)

@@ -87,13 +87,19 @@ class QuantEmbedding(nn.Embedding):
 
 
 class ExactLayerNorm(nn.LayerNorm):
-    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed."""
+    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed.
+
+    Attributes:
+        name: where it stands in the model, for messages.
+    """
+
+    name = "LayerNorm"
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize the last dimension."""
         if self.training:
             return super().forward(x)
-        return exact_layer_norm(x, self.weight, self.bias, self.eps)
+        return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name)
 
 
 def layer_norm(channels: int, eps: float, scheme: Scheme) -> nn.LayerNorm:

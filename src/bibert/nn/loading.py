@@ -13,16 +13,14 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
-from transformers.utils import CONFIG_NAME
 
 from bibert.errors import CheckpointError, NumericError, one_line
 from bibert.nn.config import BiBertConfig
+from bibert.nn.folders import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
 from bibert.nn.model import BiBertForSequenceClassification
 
-MODEL_TYPES = ("bert", "bibert")  # as in analysis.architecture, which must do without torch
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
-RUN_MODEL = "model"  # of a run folder; in analysis.architecture for the same reason
 NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
 
 
@@ -36,8 +34,7 @@ class Classifier:
     @property
     def label_names(self) -> tuple[str, ...]:
         """The labels by class id; empty for regression."""
-        config = self.model.config
-        return () if config.num_labels == 1 else tuple(config.id2label[i] for i in range(config.num_labels))
+        return _label_names(self.model.config)
 
 
 def load_classifier(
@@ -74,9 +71,8 @@ def model_folder(checkpoint: str | Path) -> str | Path:
     if not path.exists():
         _refuse_what_is_no_hub_name(path, str(checkpoint))
         return checkpoint
-    for place in (path, path / RUN_MODEL):
-        if (place / CONFIG_NAME).is_file():
-            return place
+    if place := network_folder(path):
+        return place
     inside = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
     remedy = f"give one of the runs in it: {', '.join(inside)}" if inside else "give the folder of a BERT checkpoint"
     raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; {remedy}")
@@ -115,6 +111,15 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
     if label_names is not None:
         values |= _labels(label_names)
     return BiBertConfig(**values)
+
+
+def label_names_of(checkpoint: str | Path) -> tuple[str, ...]:
+    """The labels that the configuration of a checkpoint has, without reading its weights; empty for regression."""
+    return _label_names(_config(model_folder(checkpoint), None, {}))
+
+
+def _label_names(config: BiBertConfig) -> tuple[str, ...]:
+    return () if config.num_labels == 1 else tuple(config.id2label[i] for i in range(config.num_labels))
 
 
 def _labels(label_names: Sequence[str]) -> dict[str, Any]:

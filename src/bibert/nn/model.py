@@ -19,7 +19,7 @@ from transformers.utils import ModelOutput
 
 from bibert.nn.attention import BertAttention, BiAttention
 from bibert.nn.config import BiBertConfig
-from bibert.nn.layers import QuantEmbedding, QuantLinear, Shift, in_float64, layer_norm, shift
+from bibert.nn.layers import ExactLayerNorm, QuantEmbedding, QuantLinear, Shift, in_float64, layer_norm, shift
 from bibert.nn.quantizers import EmaSymmetric, LearnedStep
 from bibert.nn.trace import LayerTrace, Trace
 
@@ -197,6 +197,9 @@ class BiBertModel(BiBertPreTrainedModel):
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
         self.pooler = BertPooler(config)
+        for name, module in self.named_modules():
+            if isinstance(module, ExactLayerNorm):
+                module.name = name
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:

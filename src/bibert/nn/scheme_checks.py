@@ -72,7 +72,7 @@ def check(scheme: "Scheme") -> None:
     Raises:
         SchemeError: with the scheme, the field, its value and what is allowed there.
     """
-    for rule in (_names, _attention, _quantile, _gain, _bits, _schedule):
+    for rule in (_names, _attention, _quantile, _gain, _bits, _ffn, _schedule):
         if problem := rule(scheme):
             raise SchemeError(f"scheme {scheme.name!r}: {problem}")
 
@@ -146,6 +146,19 @@ def _fits(field: str, name: str, bits: int) -> bool:
     can = QUANTIZER_BITS[name]
     fewer_will_do = field != PART_OF_FIELD[field] and bits < FLOAT_BITS
     return bits in can or (fewer_will_do and can[0] < bits)
+
+
+def _ffn(scheme: "Scheme") -> str | None:
+    """What a bit in front of the second FFN layer can tell apart depends on the activation before it."""
+    name = scheme.ffn_input or scheme.activation
+    if name == "bool" and scheme.ffn_activation != "linear":
+        return (
+            f"ffn_input is 'bool' behind ffn_activation={scheme.ffn_activation!r}, which is 0 or more where its input "
+            "is far below 0, and that counts as 1; with 'bool' ffn_activation must be 'linear'"
+        )
+    if name == "sign" and scheme.ffn_activation == "relu" and "ffn_hidden" not in scheme.thresholds:
+        return "a sign behind ffn_activation='relu' is always +1; take 'gelu' or 'linear', or a threshold 'ffn_hidden'"
+    return None
 
 
 def _schedule(scheme: "Scheme") -> str | None:

@@ -75,13 +75,13 @@ def accuracy_of_words(train: Split, dev: Split) -> float:
 
 def mean_of_vectors(train: Split, vectors: Mapping[str, Vectors]) -> WordClassifier:
     """The mean of the vectors of a text's words; only words of the training texts are kept and shipped."""
-    seen = dict.fromkeys(word for text in train.texts for word in _words(text))
+    seen = dict.fromkeys(word for text in joined(train) for word in _words(text))
     kept = [word for word in seen if word in vectors]
     if not kept:
         raise DataError(f"{train.origin}: none of its {len(seen)} words has a vector; use vectors of its language")
     rows = {word: row for row, word in enumerate(kept)}
     table = np.stack([vectors[word] for word in kept])
-    model = _regression(np.stack([_mean(text, rows, table) for text in train.texts]), train)
+    model = _regression(np.stack([_mean(text, rows, table) for text in joined(train)]), train)
 
     def classify(texts: Sequence[str]) -> list[int]:
         return _numbers(model, np.stack([_mean(text, rows, table) for text in texts]))

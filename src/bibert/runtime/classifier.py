@@ -104,6 +104,7 @@ class TextClassifier:
         self.labels = tuple(labels)
         self.about = about
         self._cut = 0
+        self._blank = 0
         self._counting = Lock()
 
     def __repr__(self) -> str:
@@ -129,6 +130,11 @@ class TextClassifier:
     def texts_cut(self) -> int:
         """How many of the inputs so far were longer than that, so that their ends were not read."""
         return self._cut
+
+    @property
+    def texts_blank(self) -> int:
+        """How many of the inputs so far had nothing but spaces; they are answered too, and it means nothing."""
+        return self._blank
 
     def predict(self, texts: Texts, pairs: Texts | None = None) -> list[Prediction]:
         """The best label of each text with its probability, or its value if this is a regression.
@@ -219,13 +225,15 @@ class TextClassifier:
         """Logits in the order of the rows, a window at a time."""
         remaining, first = iter(rows), 0
         while some := list(islice(remaining, window)):
-            yield self._compute(self.encoder.encode(some, first))
+            encoded = self.encoder.encode(some, first)
+            with self._counting:
+                self._cut += sum(row.truncated for row in encoded)
+                self._blank += sum(not "".join(row).strip() for row in some)
+            yield self._compute(encoded)
             first += len(some)
 
     def _compute(self, encoded: Sequence[Encoded]) -> NDArray[np.float32]:
         """Longest first, so that no thread starts on a long text when the others are done."""
-        with self._counting:
-            self._cut += sum(row.truncated for row in encoded)
         order = sorted(range(len(encoded)), key=lambda place: -len(encoded[place].ids))
         logits = np.empty((len(encoded), len(self.labels)), dtype=np.float32)
         logits[order] = self.engine.logits_of([encoded[place] for place in order])

@@ -21,6 +21,7 @@ from bibert.runtime.classifier import TextClassifier, find_file, load
 from bibert.training.run import provenance, weights_digest
 
 BLANK = "–"
+LENGTHS = (0, 10, 20, 30)  # words from which a text is counted among longer ones
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
 
 
@@ -122,7 +123,9 @@ def _figures(subject: Subject, classifier: TextClassifier, teacher: Record | Non
         f"## Figures\n\n{_measured_on(subject, about['data']['name'])} Engine and torch gave the same bits on "
         f"{about['verified_rows']:,} rows when the file was made.\n\n" + "\n".join(lines)
     )
-    return text if len(classifier.labels) == 1 else f"{text}\n\n{_confusion(classifier.labels, labels, logits)}"
+    if len(classifier.labels) == 1:
+        return text
+    return f"{text}\n\n{_confusion(classifier.labels, labels, logits)}\n\n{_by_length(subject.rows, labels, logits)}"
 
 
 def _measured_on(subject: Subject, trained_on: str) -> str:
@@ -130,8 +133,7 @@ def _measured_on(subject: Subject, trained_on: str) -> str:
     rows = f"{len(subject.rows):,} labelled rows"
     if subject.task == trained_on:
         return (
-            f"On {rows} ({subject.task}, dev); the model was selected on these rows, so the figures are a little on "
-            "the bright side."
+            f"On {rows} ({subject.task}, dev). The model was selected on these rows, so on others expect a little less."
         )
     origin = f"{subject.task}, dev" if subject.task else Path(subject.rows.origin).name
     return (
@@ -155,6 +157,19 @@ def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:
     counts = confusion(logits, labels)
     lines = [f"| gold \\ answer | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     lines += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in zip(names, counts, strict=True)]
+    return "\n".join(lines)
+
+
+def _by_length(rows: Split, labels: Any, logits: Any) -> str:
+    """Accuracy on short and on long texts, which a mean over all would hide."""
+    texts = [row if isinstance(row, str) else " ".join(row) for row in rows.texts_or_pairs]
+    words, right = np.array([len(text.split()) for text in texts]), logits.argmax(axis=-1) == labels
+    lines = ["| words of the text | rows | accuracy |", "|---|---|---|"]
+    for least, end in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
+        some = right[(words >= least) & (words < (np.inf if end is None else end))]
+        if some.size:
+            span = f"{least} and more" if end is None else f"{least} to {end - 1}"
+            lines.append(f"| {span} | {some.size:,} | {100 * some.mean():.1f} % |")
     return "\n".join(lines)
 
 

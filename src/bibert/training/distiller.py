@@ -19,7 +19,7 @@ from bibert.distill.objective import Objective, check_weights, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.binarization import calibrate, first_student, split_student
 from bibert.nn.config import as_scheme
-from bibert.nn.loading import Classifier, load_classifier, model_folder
+from bibert.nn.loading import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
@@ -152,8 +152,14 @@ def load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: R
     """The BERT a student is made from, where that is not the teacher.
 
     Raises:
-        CheckpointError: its tokenizer gives other ids than the teacher's.
+        CheckpointError: its tokenizer gives other ids than the teacher's, or it has the same labels in another order.
     """
+    learned = label_names_of(start)
+    if learned != data.label_names and sorted(learned) == sorted(data.label_names):
+        raise CheckpointError(
+            f"{start}: knows {_shown(learned)}, the data has {_shown(data.label_names)}, so its answers would be "
+            "mistaken for others; start from a model with the labels in this order"
+        )
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
     mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     if mine != theirs:
@@ -192,15 +198,15 @@ def _next_student(course: _Course, before: Classifier | None, number: int) -> Cl
     """The student that a stage starts from: new, split from the ternary one, or the one before as it is."""
     schedule, tokenizer = course.scheme.schedule, course.start.tokenizer
     if before is None:
-        model = first_student(course.start.model, course.scheme)
+        source = course.start.model
+        model = first_student(source, course.scheme)
     elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
-        model = split_student(before.model, course.scheme)
+        source = before.model
+        model = split_student(source, course.scheme)
     else:
         return before
-    if course.start.model.config.quantization == course.scheme:  # a student that learns on has its steps and ranges
-        return Classifier(model, tokenizer)
     rows = [course.data.train[i] for i in range(min(course.recipe.batch_size, len(course.data.train)))]
-    calibrate(model, Collator(tokenizer.pad_token_id)(rows))
+    calibrate(model, Collator(tokenizer.pad_token_id)(rows), source)
     return Classifier(model, tokenizer)
 
 

@@ -20,7 +20,7 @@ from bibert.nn.model import BiBertForSequenceClassification
 from bibert.packed.file import save
 from bibert.training.distiller import distill
 from bibert.training.recipe import Recipe
-from bibert.training.run import save_classifier
+from bibert.training.run import RunFolder, save_classifier
 from bibert.training.teacher import finetune
 
 TRAIN_ROWS, DEV_ROWS = 8000, 1000
@@ -60,12 +60,12 @@ def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
     teacher = output / "teacher"
     taught = finetune(start, data, teacher, TEACHER, callbacks=watch("teacher"))
     learned = {
-        scheme: distill(teacher / "model", scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
+        scheme: distill(RunFolder(teacher).model, scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
         for scheme in STUDENTS
     }
     packed = output / PACKED_NAME
     about = {"data": "generated sentences", "seed": seed}
-    student = load_classifier(output / SHIPPED / "model")
+    student = load_classifier(RunFolder(output / SHIPPED).model)
     save(pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), packed)
     return Quickstart(
         teacher=taught["dev_accuracy"],

@@ -15,6 +15,7 @@ from bibert.analysis.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1,
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
+from bibert.nn.schemes import get_scheme
 from bibert.training.recipe import with_defaults
 
 TABLES: Mapping[str, Table] = {
@@ -75,13 +76,17 @@ class Cell:
     @property
     def setting(self) -> dict[str, Any]:
         """What runs must share for their scores to be compared or averaged: all but scheme, seed and task."""
-        begun = {"augmented": self.augmented, "started from another model": self.origin.get("start") is not None}
+        begun = {
+            "augmented": self.augmented,
+            "teacher": self.origin.get("teacher_sha256"),
+            "started from another model": self.origin.get("start") is not None,
+        }
         recipe = {key: value for key, value in with_defaults(self.recipe).items() if key != "seed"}
         return recipe | dict(self.backbone) | begun
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of the whole run, the last stage of those that have several."""
+        """Optimizer steps, of the last stage where the scheme has several."""
         return self.evaluations[-1][0]
 
 
@@ -198,10 +203,12 @@ def _backbone(cell: Cell) -> str:
 def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
+    stages = len(get_scheme(cell.scheme).schedule)
+    each = "" if stages == 1 else f"{stages} stages of "
     start = cell.origin.get("start")
     started = f"(begun as {_called(start)}) " if start else ""
     return (
-        f"students {started}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
+        f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
     )
 

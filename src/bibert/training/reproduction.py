@@ -1,7 +1,8 @@
 """Running a table of the paper: one teacher for each task, every scheme and seed distilled from it, runs collected.
 
     OUTPUT/sst2/teacher         a run folder (see `run`)
-    OUTPUT/sst2/bibert-42       another, for the scheme and the seed
+    OUTPUT/sst2/bibert-42       another, for the scheme and the seed; with another training file than the task's own
+                                its name is in front: train_aug-bibert-42
     OUTPUT/results.json         every finished run in OUTPUT, whoever trained it
     OUTPUT/table.md             the same beside the paper's figures
 
@@ -11,13 +12,14 @@ seeds of a task whose teacher is finished.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
 
 from bibert import machine
+from bibert.analysis.history import curve
 from bibert.data.examples import TextData
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
 from bibert.errors import CheckpointError, DataError, RecipeError, one_line
@@ -42,13 +44,13 @@ class Plan:
         table: the short name of the table that the results are set beside.
         tasks: keys of GLUE tasks.
         schemes: names of schemes; the teacher is trained in any case.
-        seeds: of the students.
+        seeds: of the students; none for the one of their recipe.
         checkpoint: the BERT the teachers are fine-tuned from; None where they are finished already.
         recipe: preset or file of the students, `{task}` standing for the task, as in `paper-{task}`.
         teacher_recipe: the same for the teachers.
         changes: to the students' recipe; the teachers take `max_length` from it.
         glue: the folder of GLUE's TSV files; None for the Hub.
-        train_file: another training file in the folder of each task.
+        train_file: another training file in the folder of each task, for the students.
         probe_every: steps between two looks into a student; 0 for none.
     """
 
@@ -64,18 +66,24 @@ class Plan:
     train_file: str = TRAIN_FILE
     probe_every: int = 0
 
-    def students_recipe(self, task: str, seed: int) -> Recipe:
-        """The recipe of a student."""
-        return load_recipe(_for_task(self.recipe, task), {**self.changes, "seed": seed})
+    def students_recipes(self, task: str) -> list[Recipe]:
+        """The recipe of a student for each of the seeds."""
+        own = load_recipe(_for_task(self.recipe, task), self.changes)
+        return [replace(own, seed=seed) for seed in self.seeds or (own.seed,)]
 
     def teachers_recipe(self, task: str) -> Recipe:
         """The recipe of a teacher, which reads as many tokens as its students."""
-        tokens = self.students_recipe(task, seed=0).max_length
+        tokens = self.students_recipes(task)[0].max_length
         return load_recipe(_for_task(self.teacher_recipe, task), {"max_length": tokens})
 
-    def load(self, task: str) -> TextData:
+    def load(self, task: str, train_file: str) -> TextData:
         """The data of a task."""
-        return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, self.train_file)
+        return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, train_file)
+
+    def student_folder(self, output: Path, task: str, scheme: str, seed: int) -> Path:
+        """Where a student is trained."""
+        data = "" if self.train_file == TRAIN_FILE else f"{Path(self.train_file).stem}-"
+        return output / task / f"{data}{scheme}-{seed}"
 
     def check(self) -> None:
         """Find what is wrong with the plan before an hour is spent on its first run.
@@ -87,10 +95,15 @@ class Plan:
             raise RecipeError("the seeds of a table are given with --seeds, not as a change of its recipe")
         if self.glue is None and self.train_file != TRAIN_FILE:
             raise DataError(f"{self.train_file} needs the folder of GLUE's TSV files; give the folder too")
+        rows = [row for row in get_table(self.table).rows if row.scheme != TEACHER]
+        if all(row.augmented for row in rows) and self.train_file == TRAIN_FILE:
+            raise DataError(
+                f"every student of {get_table(self.table).name} learns from augmented texts; make a file of them with "
+                "bibert augment in the folder of each task, and give its name with --train-file"
+            )
         for task in self.tasks:
             self.teachers_recipe(task)
-            for seed in self.seeds:
-                recipe = self.students_recipe(task, seed)
+            for recipe in self.students_recipes(task):
                 for scheme in self.schemes:
                     stage_objectives(get_scheme(scheme), recipe)
 
@@ -108,24 +121,24 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
     plan.check()
     if plan.checkpoint is None:
         _check_teachers(plan, output)
-    texts = {task: plan.load(task) for task in plan.tasks}  # all before the first run: a missing file ends no table
+    texts = {task: plan.load(task, plan.train_file) for task in plan.tasks}  # now: a missing file ends no table
     output.mkdir(parents=True, exist_ok=True)
     cells: list[Cell] = []
     for task, data in texts.items():
         teacher = output / task / "teacher"
         if plan.checkpoint is not None:
+            own = data if plan.train_file == TRAIN_FILE else plan.load(task, TRAIN_FILE)  # as the paper's teachers
             callbacks = progress(f"{task} teacher")
-            finetune(plan.checkpoint, data, teacher, plan.teachers_recipe(task), callbacks=callbacks)
+            finetune(plan.checkpoint, own, teacher, plan.teachers_recipe(task), callbacks=callbacks)
         cells = write_results(output, plan.table)
         for scheme in plan.schemes:
-            for seed in plan.seeds:
-                folder = output / task / f"{scheme}-{seed}"
+            for recipe in plan.students_recipes(task):
                 distill(
-                    teacher / "model",
+                    RunFolder(teacher).model,
                     get_scheme(scheme),
                     data,
-                    folder,
-                    plan.students_recipe(task, seed),
+                    plan.student_folder(output, task, scheme, recipe.seed),
+                    recipe,
                     probe_every=plan.probe_every,
                     callbacks=progress(f"{task} {scheme}"),
                 )
@@ -204,12 +217,12 @@ def cell_of(run: RunFolder, task: str) -> Cell:
 
 
 def _evaluations(run: RunFolder, metric: str) -> list[tuple[int, float]]:
-    """Step and metric of each evaluation of the last stage; the final one repeats the best."""
+    """Step and metric of each evaluation of the last stage."""
     try:
-        events = [event for event in read_json_lines(run.log) if metric in event]
-        points = [(event["step"], event[metric]) for event in events if event["stage"] == events[-1]["stage"]]
+        events = read_json_lines(run.log)
+        points = list(curve(events, events[-1]["stage"], metric).items()) if events else []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{run.log}: is damaged ({one_line(error)}); move the run aside") from error
     if not points:
         raise CheckpointError(f"{run.log}: has no evaluation, although the run is finished; move the run aside")
-    return points[:-1] if len(points) > 1 else points
+    return points

@@ -23,12 +23,12 @@ from accelerate import PartialState
 from torch import nn
 
 from bibert import machine
-from bibert.analysis.architecture import RUN_MODEL
 from bibert.analysis.history import LOG, NOTES, PROBE
 from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
 from bibert.nn.config import as_scheme
+from bibert.nn.folders import RUN_MODEL
 from bibert.nn.loading import Classifier
 from bibert.nn.schemes import Scheme
 from bibert.training.checkpoints import (

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
-from bibert.errors import CheckpointError
+from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.loading import Classifier, load_classifier, model_folder
 from bibert.training.log import JsonLog
 from bibert.training.recipe import Recipe
@@ -50,8 +50,10 @@ def finetune(
         The dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
 
     Raises:
+        RecipeError: the recipe has distillation terms.
         Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
     """
+    _refuse_terms(recipe)
     checkpoint = model_folder(checkpoint)
     with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
         done = finished_metrics(run)
@@ -71,6 +73,16 @@ def finetune(
         metrics = trainer.dev_metrics()
         finish(run, classifier, metrics)
         return metrics
+
+
+def _refuse_terms(recipe: Recipe) -> None:
+    plain = Recipe()
+    for name in ("weights", "norm_scope", "mask_padding"):
+        if getattr(recipe, name) != getattr(plain, name):
+            raise RecipeError(
+                f"recipe: {name} is {getattr(recipe, name)!r}, but a teacher learns from gold labels and has no "
+                "distillation terms; take a recipe of a teacher"
+            )
 
 
 def load_full_precision(checkpoint: str | Path, data: TextData, recipe: Recipe) -> Classifier:

@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from bibert.analysis.history import curve
 from bibert.analysis.plots.curves import Line, Panel, draw_panels
 from bibert.data.metrics import METRICS
 
@@ -43,10 +44,7 @@ def _names(log: Events) -> list[str]:
 def _lines(log: Events, name: str, factor: float = 1) -> list[Line]:
     lines = []
     for hue, stage in enumerate(dict.fromkeys(event["stage"] for event in log)):
-        points: dict[int, float] = {}
-        for event in log:
-            if event["stage"] == stage and name in event:
-                points.setdefault(event["step"], factor * event[name])  # at the end the best model is scored again
+        points = curve(log, stage, name)
         if points:
-            lines.append(Line(stage, list(points), list(points.values()), hue, hue))
+            lines.append(Line(stage, list(points), [factor * value for value in points.values()], hue, hue))
     return lines
