@@ -72,14 +72,13 @@ def test_the_card_can_be_made_again():
     made = card(Subject("T", DEFAULT, rows, "", ("accuracy",), None, "mit", ()))
     old, new = (text.partition("## Training")[2].splitlines() for text in (CARD.read_text(encoding="utf-8"), made))
     told = [line for line in old if line.startswith(("- Data", "- bibert", "- Started"))]
-    assert len(told) == 3
+    assert len(told) == 4  # it learned on twice
     assert all(line in new for line in told)
 
 
 def test_the_commands_of_its_document_name_the_length_and_the_limits_of_the_file(path):
-    lines = [
-        line for line in COMMANDS.read_text("utf-8").splitlines() if line.startswith(("bibert pack", "bibert card"))
-    ]
+    whole = COMMANDS.read_text("utf-8").replace("\\\n", "").splitlines()
+    lines = [line for line in whole if line.startswith(("bibert pack", "bibert card"))]
     said = {words[1]: words for words in map(shlex.split, lines)}
     assert said["pack"][said["pack"].index("--max-length") + 1] == str(file.load(path).max_length)
     limits = [word for before, word in itertools.pairwise(said["card"]) if before == "--limit"]

@@ -15,6 +15,7 @@ from bibert.training.log import JsonLog
 from bibert.training.recipe import Recipe
 from bibert.training.run import (
     RunFolder,
+    _commits,
     fingerprint,
     finish,
     finished_metrics,
@@ -44,6 +45,17 @@ def test_the_request_and_the_versions_are_noted(tmp_path: Path):
     assert notes["request"] == REQUEST
     assert {"bibert", "torch", "transformers"} <= set(notes["versions"])
     assert {"commit", "cpu", "date"} <= set(notes)
+
+
+def test_a_run_names_every_commit_that_went_on_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for commit in ("one", "one", "two", "one"):
+        monkeypatch.setattr("bibert.machine.commit", lambda commit=commit: commit)
+        with opened(tmp_path, REQUEST) as run:
+            if not run.holds_something():
+                hold_something(tmp_path)
+    notes = json.loads(run.notes.read_text())
+    assert (notes["commit"], [one["commit"] for one in notes["resumed"]]) == ("one", ["two"])
+    assert _commits(notes) == "one, two"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Counts come from `packed.summary`, what a count costs by the paper's rule from `
 """
 
 import json as json_format
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -252,13 +252,26 @@ def _lines(report: Report) -> dict[str, str]:
     if report.summary is None:
         return {name.replace("_", " "): _shown(value) for name, value in facts.items()}
     products, total = _product_flops(report.summary.total), report.summary.total
-    flops = facts.pop("flops")
+    flops, about = facts.pop("flops"), facts.pop("about", {})
     together = {
         "size": f"{total.nbytes:,} bytes; in float32 {total.float32_bytes:,}, {total.ratio:.1f} times as many",
         "work": f"{flops:,.0f} FLOPs: {products:,.0f} for products, {flops - products:,.0f} for work on single floats",
     }
     rest = {name.replace("_", " "): _shown(value) for name, value in facts.items() if "bytes" not in name}
-    return {**rest, **together, **RULES}
+    return {**rest, **_about(about), **together, **RULES}
+
+
+def _about(about: Mapping[str, Any]) -> dict[str, str]:
+    """Where a file comes from, a line for each thing; of what its training started from only how good that was."""
+    begun = list(_starts(about.get("start")))
+    lines = {f"about {name}": _shown(value) for name, value in about.items()}
+    return lines | ({"about start": "; before it ".join(begun)} if begun else {})
+
+
+def _starts(start: Any) -> Iterator[str]:
+    while isinstance(start, Mapping):
+        yield f"{start.get('scheme', 'another BERT')} with {_shown(start.get('metrics', {})) or 'no metrics noted'}"
+        start = start.get("start")
 
 
 def _shown(value: Any) -> str:

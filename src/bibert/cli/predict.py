@@ -192,7 +192,8 @@ def _label_file(files: FileOptions, form: str, scorer: "Scorer") -> None:
         at_once = 1 if typed or files.line_buffered else ROWS_PER_CHUNK
         done = score_table(table, file, scorer, watch, rows_per_chunk=at_once)
     if done.skipped:
-        say(f"{done.skipped:,} rows were skipped, the first because of {done.first_skipped}")
+        reason = done.first_skipped.partition(";")[0]  # without the advice to skip it
+        say(f"{done.skipped:,} rows were skipped, the first because of {reason}")
     if files.target is not None:
         say(f"{files.target}: {done.rows:,} rows")
 

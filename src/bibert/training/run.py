@@ -103,6 +103,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
     with locked(folder), full_disk_named(folder):
         if run.holds_something():
             _check_same_request(run, request)
+            _note_resumption(run)
         else:
             _refuse_foreign_files(run)
             for path in (run.log, run.probe):
@@ -152,6 +153,15 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
             f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
             "choose another output folder, or delete this one"
         )
+
+
+def _note_resumption(run: RunFolder) -> None:
+    """Note who goes on with an unfinished run, if that is another commit, machine or version than those before."""
+    notes, here = read_json(run.notes), machine.about(PACKAGES)
+    known = [notes, *notes.get("resumed", [])]
+    same = any(all(one.get(name) == here[name] for name in ("commit", "versions", "cpu")) for one in known)
+    if "metrics" not in notes and not same:
+        write_json(run.notes, {**notes, "resumed": [*known[1:], here]})
 
 
 def _whole(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,8 +283,15 @@ def provenance(model: Path) -> dict[str, Any]:
         "teacher_sha256": request.get("teacher", {}).get("sha256"),
         "start": _start_of(request),
         "metrics": notes["metrics"],
-        **{name: notes.get(name) for name in ("commit", "versions", "cpu", "date")},
+        **{name: notes.get(name) for name in ("versions", "cpu", "date")},
+        "commit": _commits(notes),
     }
+
+
+def _commits(notes: Mapping[str, Any]) -> str | None:
+    """The commit of a run, or all that went on with it, in order."""
+    found = dict.fromkeys(one.get("commit") for one in (notes, *notes.get("resumed", [])))
+    return ", ".join(str(commit) for commit in found) if any(found) else None
 
 
 def _start_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
