@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from bibert.analysis.architecture import ARCHITECTURES
 from bibert.analysis.comparison import cost_of
 from bibert.cli import schemes as command
-from bibert.errors import BibertError, CheckpointError
+from bibert.errors import BibertError, CheckpointError, SchemeError
 from bibert.nn.schemes import SCHEMES
 
 app = typer.Typer()
@@ -38,6 +38,16 @@ def rendered(architecture, width):
 
 def row_of(text, scheme):
     return next(line for line in text.splitlines() if line.split()[:1] == [scheme])
+
+
+def test_some_schemes_and_variants_can_be_asked_for():
+    done = run("baseline", "bibert(gain=row,thresholds=context)")
+    assert done.exit_code == 0, done.output
+    assert row_of(done.output, "baseline")
+    assert row_of(done.output, "bibert(gain=row,thresholds=context)").split()[1] == "1-1-1"
+    assert "full_precision" not in done.output
+    with pytest.raises(SchemeError, match="there is no scheme 'bibrt'; did you mean 'bibert'"):
+        command.schemes(["bibrt"], "bert-base", 128, json=False)
 
 
 def test_the_table_shows_every_scheme_with_our_figures_beside_the_papers():

@@ -16,12 +16,18 @@ from bibert.analysis.comparison import GIGA, Comparison, Cost, cost_of
 from bibert.analysis.cost import MIB, RULES, TOKENS
 from bibert.analysis.paper import notes_on
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
-from bibert.nn.schemes import SCHEMES, Scheme, Stage
+from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
 
 WIDE = 120  # the width of a table with all columns; below it, those that describe a scheme are left out
 
 
 def schemes(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; all if not given.", show_default=False
+        ),
+    ] = None,
     architecture: Annotated[
         str,
         typer.Option(
@@ -33,9 +39,13 @@ def schemes(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of the input that FLOPs are counted for.")] = TOKENS,
     json: Annotated[bool, typer.Option("--json", help="Print JSON with every part of each count.")] = False,
 ) -> None:
-    """Show every scheme with its bits, size and FLOPs, beside the figures the paper prints."""
+    """Show every scheme with its bits, size and FLOPs, beside the figures the paper prints; or some of them.
+
+    Example: bibert schemes bibert "bibert(gain=row,thresholds=context)"
+    """
     shape = get_architecture(architecture)
-    lines = [Line(scheme, cost_of(shape, scheme, tokens)) for scheme in SCHEMES.values()]
+    wanted = [get_scheme(name) for name in names] if names else SCHEMES.values()
+    lines = [Line(scheme, cost_of(shape, scheme, tokens)) for scheme in wanted]
     if json:
         print_json(as_json(shape, tokens, lines))
         return
@@ -182,7 +192,8 @@ FLOPS_RULE = (
 
 def _scales(lines: list[Line]) -> str:
     scales = {line.scheme.name: line.cost.size.scale_bytes / MIB for line in lines}
-    return f"; a runnable file holds scales too (bibert: {scales['bibert']:.2f} MiB more)"
+    name = "bibert" if "bibert" in scales else next(iter(scales))  # one stands for all
+    return f"; a runnable file holds scales too ({name}: {scales[name]:.2f} MiB more)"
 
 
 def _spelled_out(schedule: tuple[Stage, ...]) -> str:
