@@ -206,12 +206,15 @@ def _recipe_in_words(cell: Cell) -> str:
     stages = len(get_scheme(cell.scheme).schedule)
     each = "" if stages == 1 else f"{stages} stages of "
     start = cell.origin.get("start")
-    started = f"(begun as {_called(start)}) " if start else ""
+    started = f"(begun as {_called(start, cell.scheme)}) " if start else ""
     return (
         f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
     )
 
 
-def _called(start: Mapping[str, Any]) -> str:
-    return f"a trained `{start['scheme']}`" if "scheme" in start else "another BERT than the teacher"
+def _called(start: Mapping[str, Any], scheme: str) -> str:
+    if "scheme" not in start:
+        return "another BERT than the teacher"
+    kind = "a student of the same scheme" if start["scheme"] == scheme else f"a `{start['scheme']}`"
+    return f"{kind}, trained on {start['data']['name']}"
