@@ -187,7 +187,10 @@ def test_unreadable_file_is_named(tmp_path):
 
 
 DEV_CASES = {
-    "unknown label": (b"text,label\nok,1\nso so,2\n", ":3: unknown label '2'; write it as one of the 2 classes, '0', '1', or"),
+    "unknown label": (
+        b"text,label\nok,1\nso so,2\n",
+        ":3: unknown label '2'; write it as one of the 2 classes, '0', '1', or",
+    ),
     "another text column": (b"sentence,label\nok,1\n", ":1: no column 'text'"),
     "empty text": (b"text,label\n,1\n", ":2: empty text"),
     "unlabeled rows": (b"text,label\nok,\n", ":2: no usable label"),
