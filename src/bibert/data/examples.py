@@ -26,6 +26,11 @@ class Split:
         """The rows one by one: a text, or two."""
         return list(self.texts) if self.pairs is None else list(zip(self.texts, self.pairs, strict=True))
 
+    @property
+    def joined_texts(self) -> list[str]:
+        """The same for what knows single texts only: both texts of a pair as one."""
+        return [row if isinstance(row, str) else " ".join(row) for row in self.texts_or_pairs]
+
 
 @dataclass(frozen=True)
 class TextData:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from bibert.data.examples import TextData
 from bibert.data.metrics import score_answers
-from bibert.rivals.words import bag_of_words, joined
+from bibert.rivals.words import bag_of_words
 
 
 def majority_class(data: TextData) -> dict[str, float]:
@@ -23,7 +23,7 @@ def words_alone(data: TextData) -> dict[str, float]:
         DataError: there is nothing to count, or too much.
     """
     classify = bag_of_words(data.train, 1).classify
-    return _metrics(data, {name: classify(joined(split)) for name, split in data.dev.items()})
+    return _metrics(data, {name: classify(split.joined_texts) for name, split in data.dev.items()})
 
 
 def _metrics(data: TextData, answers: dict[str, list[float]] | dict[str, list[int]]) -> dict[str, float]:

@@ -51,7 +51,7 @@ def bag_of_words(train: Split, longest: int) -> WordClassifier:
 
     words = TfidfVectorizer(ngram_range=(1, longest))
     try:
-        counted = words.fit_transform(joined(train))
+        counted = words.fit_transform(train.joined_texts)
     except ValueError as error:  # an empty vocabulary
         raise DataError(f"{train.origin}: has no word of two letters or more to count") from error
     model = _regression(counted, train)
@@ -63,25 +63,20 @@ def bag_of_words(train: Split, longest: int) -> WordClassifier:
     return WordClassifier(classify, FLOAT32_BYTES * numbers + _text_bytes(words.vocabulary_))
 
 
-def joined(split: Split) -> list[str]:
-    """What a bag of words reads of each row: its text, or both texts of a pair as one."""
-    return [row if isinstance(row, str) else " ".join(row) for row in split.texts_or_pairs]
-
-
 def accuracy_of_words(train: Split, dev: Split) -> float:
     """How far counting single words gets."""
-    return accuracy(np.array(bag_of_words(train, 1).classify(joined(dev))), np.array(dev.labels))
+    return accuracy(np.array(bag_of_words(train, 1).classify(dev.joined_texts)), np.array(dev.labels))
 
 
 def mean_of_vectors(train: Split, vectors: Mapping[str, Vectors]) -> WordClassifier:
     """The mean of the vectors of a text's words; only words of the training texts are kept and shipped."""
-    seen = dict.fromkeys(word for text in joined(train) for word in _words(text))
+    seen = dict.fromkeys(word for text in train.joined_texts for word in _words(text))
     kept = [word for word in seen if word in vectors]
     if not kept:
         raise DataError(f"{train.origin}: none of its {len(seen)} words has a vector; use vectors of its language")
     rows = {word: row for row, word in enumerate(kept)}
     table = np.stack([vectors[word] for word in kept])
-    model = _regression(np.stack([_mean(text, rows, table) for text in joined(train)]), train)
+    model = _regression(np.stack([_mean(text, rows, table) for text in train.joined_texts]), train)
 
     def classify(texts: Sequence[str]) -> list[int]:
         return _numbers(model, np.stack([_mean(text, rows, table) for text in texts]))

@@ -162,8 +162,7 @@ def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:
 
 def _by_length(rows: Split, labels: Any, logits: Any) -> str:
     """Accuracy on short and on long texts, which a mean over all would hide."""
-    texts = [row if isinstance(row, str) else " ".join(row) for row in rows.texts_or_pairs]
-    words, right = np.array([len(text.split()) for text in texts]), logits.argmax(axis=-1) == labels
+    words, right = np.array([len(text.split()) for text in rows.joined_texts]), logits.argmax(axis=-1) == labels
     lines = ["| words of the text | rows | accuracy |", "|---|---|---|"]
     for least, end in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
         some = right[(words >= least) & (words < (np.inf if end is None else end))]
