@@ -162,6 +162,13 @@ def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
     assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
 
 
+def test_the_budget_of_a_scheme_with_stages_is_that_of_each(output):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    assert cell.origin["stages"] == 1
+    several = replace(cell, scheme="a scheme of one's own", origin={**cell.origin, "stages": 4})
+    assert "students 4 stages of 1 epoch, 4 steps of 16 texts" in markdown([several], TABLE_1)
+
+
 def test_without_seeds_a_student_has_the_one_of_its_recipe(plan):
     assert [recipe.seed for recipe in replace(plan, seeds=()).students_recipes("sst2")] == [42]
     paper = replace(plan, seeds=(), recipe="paper-{task}", changes={})

@@ -15,7 +15,6 @@ from bibert.analysis.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1,
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
-from bibert.nn.schemes import get_scheme
 from bibert.training.recipe import with_defaults
 
 TABLES: Mapping[str, Table] = {
@@ -55,7 +54,7 @@ class Cell:
         evaluations: step and selecting metric of each evaluation, in order.
         recipe: every hyper-parameter, the seed among them.
         backbone: layers, hidden size and heads.
-        origin: commit, versions, processor, date, digests of data and teacher, what it started from.
+        origin: commit, versions, processor, date, digests of data and teacher, what it started from, stages.
     """
 
     task: str
@@ -203,7 +202,7 @@ def _backbone(cell: Cell) -> str:
 def _recipe_in_words(cell: Cell) -> str:
     recipe = cell.recipe
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
-    stages = len(get_scheme(cell.scheme).schedule)
+    stages = cell.origin.get("stages", 1)
     each = "" if stages == 1 else f"{stages} stages of "
     start = cell.origin.get("start")
     started = f"(begun as {_called(start, cell.scheme)}) " if start else ""

@@ -210,6 +210,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         },
         origin={
             "bits": str(scheme.bits),
+            "stages": len(scheme.schedule),
             **{name: known[name] for name in ("commit", "versions", "cpu", "date", "teacher_sha256", "start")},
             "data_sha256": known["data"]["sha256"],
         },
