@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import bibert
-from bibert.data.encoding import Collator, check_length, encode
+from bibert.data.encoding import Collator, Row, batches_by_length, check_length, encode
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.attention import BiAttention
@@ -54,7 +54,6 @@ REFERENCE_ROWS = 8  # the numpy reference is slow, and the engine is what runs
 
 Tensors = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
-Row = Mapping[str, Any]  # input_ids and token_type_ids of one text, as `EncodedSplit` gives it
 Logits = Callable[..., Floats]
 
 
@@ -283,12 +282,11 @@ def _on_a_cpu(model: BiBertForSequenceClassification) -> Iterator[Logits]:
 
 def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:
     """The logits of every row, in order, computed in batches of similar length."""
-    collate, batches = Collator(pad_token_id=0), []
-    order = np.argsort([len(row["input_ids"]) for row in rows], kind="stable")
-    for start in range(0, len(order), BATCH_SIZE):
-        batch = collate([rows[index] for index in order[start : start + BATCH_SIZE]])
-        batches.append(logits(**{name: values.numpy() for name, values in batch.items() if name != "labels"}))
-    return np.concatenate(batches)[np.argsort(order)]
+    places, found = [], []
+    for numbers, batch in batches_by_length(rows, Collator(pad_token_id=0), BATCH_SIZE):
+        places.append(numbers)
+        found.append(logits(**{name: values.numpy() for name, values in batch.items() if name != "labels"}))
+    return np.concatenate(found)[np.argsort(np.concatenate(places))]
 
 
 def _text_encoder(packed: PackedModel) -> TextEncoder:

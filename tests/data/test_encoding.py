@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from bibert.data import encoding
-from bibert.data.encoding import Collator, LengthGroupedSampler, check_length, encode
+from bibert.data.encoding import Collator, LengthGroupedSampler, batches_by_length, check_length, encode
 from bibert.data.examples import Split
 from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import DataError, RecipeError
@@ -52,6 +52,16 @@ def test_storage_is_compact(tokenizer):
 def test_whole_number_labels_are_classes_and_others_scores(tokenizer):
     assert encode(SINGLE, tokenizer, 64).labels.dtype == np.int64
     assert encode(PAIRED, tokenizer, 64).labels.dtype == np.float32
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_batches_by_length_hold_every_row_once(tokenizer, size):
+    encoded = encode(SINGLE, tokenizer, 64)
+    batches = list(batches_by_length(encoded, Collator(tokenizer.pad_token_id), size))
+    rows = np.concatenate([rows for rows, _ in batches])
+    assert rows.tolist() == np.argsort(encoded.lengths).tolist()
+    labels = torch.cat([batch["labels"] for _, batch in batches])
+    assert labels.tolist() == encoded.labels[rows].tolist()
 
 
 def test_rows_are_counted_from_both_ends(tokenizer):

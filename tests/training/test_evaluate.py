@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from bibert.data.encoding import Collator, encode
 from bibert.data.examples import TextData
 from bibert.errors import DataError
 from bibert.nn.binarization import binarize
 from bibert.nn.loading import Classifier, load_classifier
-from bibert.training.evaluate import batches_by_length, evaluate, predict_logits
+from bibert.training.evaluate import evaluate, predict_logits
 
 
 @pytest.mark.parametrize("scheme", ["bibert", "baseline"])
@@ -49,13 +47,3 @@ def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher: P
     strange = replace(data.dev["dev"], labels=(5.0, *data.dev["dev"].labels[1:]), origin="strange.tsv")
     with pytest.raises(DataError, match=r"strange\.tsv: has label id 5, the model 2 labels"):
         predict_logits(load_classifier(teacher), strange)
-
-
-def test_batches_by_length_hold_every_row_once(teacher: Path, data: TextData):
-    tokenizer = load_classifier(teacher).tokenizer
-    encoded = encode(data.train, tokenizer, 16)
-    batches = list(batches_by_length(encoded, Collator(tokenizer.pad_token_id), 10))
-    rows = np.concatenate([rows for rows, _ in batches])
-    assert sorted(rows) == list(range(len(encoded)))
-    lengths = torch.cat([batch["attention_mask"].sum(dim=1) for _, batch in batches])
-    assert torch.equal(lengths, lengths.sort().values)

@@ -3,7 +3,7 @@
 What the texts and labels are is settled before (`tables`, `glue`); what a batch is used for comes after (`training`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from bibert.errors import DataError, RecipeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+Row = Mapping[str, Any]  # input_ids, token_type_ids and labels of one text
+Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the numbers of the rows of a batch, and the batch
 ROWS_PER_CALL = 1000  # enough for the tokenizer's threads; its Python objects stay few
 BATCHES_PER_CHUNK = 50  # rows are sorted by length within this many batches: near-equal lengths, still random
 
@@ -114,7 +116,7 @@ class Collator:
     pad_token_id: int
     pad_to: int | None = None
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
         """Pad and stack `rows`; padding has mask 0 and token type 0."""
         longest = max(len(row["input_ids"]) for row in rows)
         if self.pad_to is not None and longest > self.pad_to:
@@ -134,6 +136,14 @@ class Collator:
             "token_type_ids": torch.from_numpy(token_type_ids),
             "labels": torch.from_numpy(np.asarray([row["labels"] for row in rows])),
         }
+
+
+def batches_by_length(rows: "EncodedSplit | Sequence[Row]", collate: Collator, batch_size: int) -> Iterator[Batch]:
+    """Batches of rows of similar length, with the row numbers of each."""
+    order = np.argsort([len(rows[place]["input_ids"]) for place in range(len(rows))], kind="stable")
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        yield places, collate([rows[int(place)] for place in places])
 
 
 class LengthGroupedSampler(Sampler[int]):

@@ -1,20 +1,18 @@
 """A network's answers to a split, and how good they are; the metrics themselves are in `data.metrics`."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from bibert.data.encoding import Collator, EncodedSplit, encode
+from bibert.data.encoding import Batch, Collator, batches_by_length, encode
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.data.metrics import score
 from bibert.errors import DataError
 from bibert.nn.loading import Classifier
 from bibert.nn.model import evaluating
 
-Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the rows of a batch, and the batch
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
 
 
@@ -61,11 +59,3 @@ def predict_logits(
             inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
             out[rows] = model(**inputs).logits.cpu().numpy()
     return out
-
-
-def batches_by_length(encoded: EncodedSplit, collate: Collator, batch_size: int) -> Iterator[Batch]:
-    """Batches of rows of similar length, with the row numbers of each."""
-    order = np.argsort(encoded.lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        yield rows, collate([encoded[int(row)] for row in rows])
