@@ -53,12 +53,25 @@ def test_the_log_of_a_run_holds_its_evaluations(run):
     assert {(point["step"], point["accuracy"]) for point in result["evaluations"]} <= logged
 
 
+def other_settings(cell):
+    """In which respect a short run of a student differs from the others, beside learning rate, batch and steps."""
+    yield from (f"{name} = {weight:g}" for name, weight in cell.recipe["weights"].items())
+    if cell.recipe["norm_scope"] != "sample":
+        yield f"a norm per {cell.recipe['norm_scope']}"
+    if cell.recipe["dropout"]:
+        yield f"dropout {cell.recipe['dropout']:g}"
+    if cell.augmented:
+        yield "variants of the texts"
+    if cell.origin["start"]:
+        yield f"taught by its start, {cell.origin['start']['scheme']}"
+
+
 def trial(cell):
     """A run of docs/results/trials-sst2.json as a row of the tables in docs/experiments.md."""
-    recipe, score = cell.recipe, f"{cell.score:.1f}"
-    weights = ", ".join(f"{name} = {weight:g}" for name, weight in recipe["weights"].items())
+    recipe = cell.recipe
     if cell.scheme != "full_precision":
-        return [cell.scheme, f"{recipe['learning_rate']:g}", str(recipe["batch_size"]), str(cell.steps), weights, score]
+        numbers = [f"{number:g}" for number in (recipe["learning_rate"], recipe["batch_size"], cell.steps)]
+        return [cell.scheme, *numbers, ", ".join(other_settings(cell)), f"{cell.score:.1f}"]
     curve = ", ".join(f"{step}: {100 * value:.1f}" for step, value in cell.evaluations)
     settings = [f"{recipe[name]:g}" for name in ("learning_rate", "batch_size", "epochs", "dropout")]
     return [*settings, f"{cell.score:.2f}", curve]

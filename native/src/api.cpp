@@ -1,4 +1,5 @@
 // The C API: exceptions stop here and become a status and a message.
+#include <cfenv>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -20,10 +21,32 @@ namespace {
 // A fixed array: saying that there is no memory must not need any.
 thread_local char last_error[512] = "";
 
-void set_last_error(const char* message) noexcept { std::snprintf(last_error, sizeof(last_error), "%s", message); }
+// One line, whatever a name in it has.
+void set_last_error(const char* message) noexcept {
+  std::snprintf(last_error, sizeof(last_error), "%s", message);
+  for (char* c = last_error; *c != 0; ++c) {
+    if (*c == '\n' || *c == '\r') *c = ' ';
+  }
+}
+
+// The contract rounds to nearest and keeps subnormal numbers. A caller that does otherwise gets his own way back.
+class DefaultFloats {
+ public:
+  DefaultFloats() {
+    std::fegetenv(&callers_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloats() { std::fesetenv(&callers_); }
+  DefaultFloats(const DefaultFloats&) = delete;
+  DefaultFloats& operator=(const DefaultFloats&) = delete;
+
+ private:
+  std::fenv_t callers_;
+};
 
 template <class Function>
 bibert_status guarded(const Function& function) noexcept {
+  const DefaultFloats floats;
   try {
     function();
     return BIBERT_OK;
@@ -39,8 +62,8 @@ bibert_status guarded(const Function& function) noexcept {
   }
 }
 
-void require(bool condition, const char* message) {
-  if (!condition) throw bibert::Error(BIBERT_BAD_ARGUMENT, message);
+void require(const void* pointer, const char* name) {
+  if (pointer == nullptr) throw bibert::Error(BIBERT_BAD_ARGUMENT, std::string(name) + " is NULL");
 }
 
 }  // namespace
@@ -54,7 +77,7 @@ const char* bibert_last_error(void) { return last_error; }
 uint64_t bibert_data_size(const bibert_config* config) {
   uint64_t size = 0;
   guarded([&] {
-    require(config != nullptr, "config is null");
+    require(config, "config");
     bibert::check_config(*config);
     size = bibert::data_size(*config);
   });
@@ -64,8 +87,10 @@ uint64_t bibert_data_size(const bibert_config* config) {
 bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size, const char* isa,
                                   bibert_model** model) {
   return guarded([&] {
-    require(config != nullptr && data != nullptr && model != nullptr, "config, data or model is null");
+    require(model, "model");
     *model = nullptr;
+    require(config, "config");
+    require(data, "data");
     *model = new bibert_model{bibert::make_model(*config, data, size, bibert::choose_kernels(isa)), {}};
   });
 }
@@ -76,9 +101,12 @@ const char* bibert_model_isa(const bibert_model* model) { return model == nullpt
 
 bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads, float* logits) {
   return guarded([&] {
-    require(model != nullptr && batch != nullptr, "model or batch is null");
+    require(model, "model");
+    require(batch, "batch");
     if (batch->sequences == 0) return;
-    require(batch->lengths != nullptr && batch->ids != nullptr && logits != nullptr, "lengths, ids or logits is null");
+    require(batch->lengths, "batch->lengths");
+    require(batch->ids, "batch->ids");
+    require(logits, "logits");
     const size_t used = threads == 0 ? bibert::allowed_cpus() : threads;
     bibert::compute_logits(model->model, model->pool, *batch, used, logits);
   });

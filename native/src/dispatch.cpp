@@ -77,8 +77,8 @@ const std::vector<const Kernels*>& available_kernels() {
 }
 
 const Kernels& choose_kernels(const char* isa) {
-  const char* variable = std::getenv("BIBERT_ISA");
-  const std::string wanted = isa != nullptr ? isa : variable != nullptr ? variable : "";
+  const char* named = isa != nullptr ? isa : std::getenv("BIBERT_ISA");
+  const std::string wanted = named != nullptr ? named : "";
   if (isa == nullptr && wanted.empty()) return *available_kernels().front();
   for (const Kernels* kernels : available_kernels()) {
     if (kernels->name == wanted) return *kernels;

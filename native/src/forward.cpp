@@ -20,29 +20,48 @@ constexpr size_t kLeastRows = 8;    // a smaller block of rows is not worth a th
 size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
 struct Sequence {
-  size_t token;  // its first token in the batch
-  size_t row;    // its first row in the group
+  size_t number;  // in the batch
+  size_t token;   // its first token in the batch
+  size_t row;     // its first row in the group
   size_t length;
 };
 
 struct Group {
-  size_t first_sequence;
-  size_t rows;
+  size_t rows = 0;
   std::vector<Sequence> sequences;
+
+  void add(Sequence sequence) {
+    sequence.row = rows;
+    sequences.push_back(sequence);
+    rows += sequence.length;
+  }
 };
 
-std::vector<Group> make_groups(const bibert_batch& batch) {
-  std::vector<Group> groups;
+std::vector<Sequence> sequences_of(const bibert_batch& batch) {
+  std::vector<Sequence> sequences;
   size_t token = 0;
   for (size_t i = 0; i < batch.sequences; ++i) {
-    if (groups.empty() || groups.back().rows + batch.lengths[i] > kGroupRows) groups.push_back({i, 0, {}});
-    Group& group = groups.back();
-    group.sequences.push_back({token, group.rows, batch.lengths[i]});
-    group.rows += batch.lengths[i];
+    sequences.push_back({i, token, 0, batch.lengths[i]});
     token += batch.lengths[i];
+  }
+  return sequences;
+}
+
+// Long sequences first, so that no thread starts on one when the others are done.
+std::vector<Group> make_groups(std::vector<Sequence> sequences) {
+  std::sort(sequences.begin(), sequences.end(), [](const Sequence& a, const Sequence& b) {
+    return a.length != b.length ? a.length > b.length : a.number < b.number;
+  });
+  std::vector<Group> groups;
+  for (const Sequence& sequence : sequences) {
+    if (groups.empty() || groups.back().rows + sequence.length > kGroupRows) groups.emplace_back();
+    groups.back().add(sequence);
   }
   return groups;
 }
+
+// Why a model that has diverged has no answer.
+enum class Fault { kNone, kNorm, kLogit };
 
 // The memory of a group on its way through the layers: one row per token.
 struct Activations {
@@ -94,13 +113,13 @@ class Pass {
         inner_(model.inner()),
         wide_(model.config.intermediate) {}
 
-  // False if a value left the range of LayerNorm.
-  bool run(float* logits) {
+  // Writes the logits of its sequences to where the batch has them.
+  Fault run(float* logits) {
     embed_sequences();
     for (size_t i = 0; i + 1 < model_.layers.size(); ++i) run_layer(model_.layers[i]);
     run_last_layer(model_.layers.back());
-    if (in_range_) read_out(logits);
-    return in_range_;
+    if (fault_ == Fault::kNone) read_out(logits);
+    return fault_;
   }
 
  private:
@@ -223,7 +242,7 @@ class Pass {
     float* states = at_.states.data() + first * padded(hidden_);
     if (!kernels_.layer_norm({states, norm.weight.data(), norm.bias.data(), norm.minimum.data(), model_.config.norm_eps,
                               rows, hidden_, states, at_.bits.data() + first * words_for(hidden_)})) {
-      in_range_ = false;
+      fault_ = Fault::kNorm;
     }
   }
 
@@ -236,8 +255,9 @@ class Pass {
                              {pooler.scale.data(), pooler.bias.data(), pooler.base.data(), pooler.step, nullptr},
                              pooled);
       for (size_t r = 0; r < rows; ++r) {
-        if (!classify(model_, pooled + r * padded(hidden_), logits + (first + r) * model_.config.labels)) {
-          in_range_ = false;
+        const size_t number = group_.sequences[first + r].number;
+        if (!classify(model_, pooled + r * padded(hidden_), logits + number * model_.config.labels)) {
+          fault_ = Fault::kLogit;
         }
       }
     });
@@ -250,7 +270,7 @@ class Pass {
   Activations& at_;
   const Team team_;
   const size_t hidden_, inner_, wide_;
-  std::atomic<bool> in_range_{true};
+  std::atomic<Fault> fault_{Fault::kNone};
 };
 
 struct Place {
@@ -282,12 +302,21 @@ void check_batch(const bibert_config& config, const bibert_batch& batch) {
   }
 }
 
+[[noreturn]] void throw_diverged(size_t sequence, Fault fault) {
+  const std::string limit = std::to_string(static_cast<int>(kLayerNormLimit));
+  throw Error(BIBERT_OUT_OF_RANGE, "sequence " + std::to_string(sequence) + ": " +
+                                       (fault == Fault::kLogit ? "a logit is not finite"
+                                                               : "an input of a LayerNorm is not inside +-" + limit) +
+                                       "; the model has diverged: train it with a lower learning rate");
+}
+
 }  // namespace
 
 // All memory is taken here, before the first layer and on the caller's thread, where running out of it can be reported.
 void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& batch, size_t threads, float* logits) {
   check_batch(model.config, batch);
-  const std::vector<Group> groups = make_groups(batch);
+  const std::vector<Sequence> sequences = sequences_of(batch);
+  const std::vector<Group> groups = make_groups(sequences);
   size_t most_rows = 0;
   for (const Group& group : groups) most_rows = std::max(most_rows, group.rows);
   // Groups need no word with each other; only where there are too few of them do threads share one.
@@ -301,17 +330,22 @@ void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& ba
   for (size_t i = 0; i < std::max(inside, outside); ++i) {
     scratch.emplace_back(model, std::min(most_rows, kMaxRows), most_rows);
   }
-  std::atomic<bool> in_range{true};
-  const auto run_group = [&](size_t i, size_t worker) {
-    Pass pass(model, batch, groups[i], activations[worker], {pool, inside, &scratch[worker]});
-    if (!pass.run(logits + groups[i].first_sequence * model.config.labels)) in_range = false;
+  std::atomic<bool> diverged{false};
+  const auto run_group = [&](const Group& group, size_t worker) {
+    const Fault fault = Pass(model, batch, group, activations[worker], {pool, inside, &scratch[worker]}).run(logits);
+    if (fault != Fault::kNone) diverged = true;
+    return fault;
   };
-  pool.run(groups.size(), outside, run_group);
-  if (!in_range) {
-    throw Error(BIBERT_OUT_OF_RANGE,
-                "a logit is not finite, or the input of a LayerNorm is not inside +-" +
-                    std::to_string(static_cast<int>(kLayerNormLimit)) + ": the model has diverged");
+  pool.run(groups.size(), outside, [&](size_t i, size_t worker) { run_group(groups[i], worker); });
+  if (!diverged) return;
+  // Each sequence alone has the same values, so the first of them that has a fault can be named.
+  for (const Sequence& sequence : sequences) {
+    Group alone;
+    alone.add(sequence);
+    const Fault fault = run_group(alone, 0);
+    if (fault != Fault::kNone) throw_diverged(sequence.number, fault);
   }
+  throw Error(BIBERT_FAILURE, "the batch has no answer, but each of its sequences has one; report a bug");
 }
 
 }  // namespace bibert

@@ -12,22 +12,25 @@ namespace {
 struct Limit {
   const char* name;
   uint32_t bibert_config::*field;
+  uint32_t least;
   uint32_t most;
 };
 
 constexpr Limit kLimits[] = {
-    {"layers", &bibert_config::layers, 48},
-    {"hidden", &bibert_config::hidden, 4096},
-    {"heads", &bibert_config::heads, 256},
-    {"head_size", &bibert_config::head_size, 64},
-    {"intermediate", &bibert_config::intermediate, 16384},
-    {"vocabulary", &bibert_config::vocabulary, 1U << 20},
-    {"positions", &bibert_config::positions, 8192},
-    {"token_types", &bibert_config::token_types, 64},
-    {"labels", &bibert_config::labels, 65536},
+    {"layers", &bibert_config::layers, 1, 48},
+    {"hidden", &bibert_config::hidden, 1, 4096},
+    {"heads", &bibert_config::heads, 1, 256},
+    {"head_size", &bibert_config::head_size, 1, 64},
+    {"intermediate", &bibert_config::intermediate, 1, 16384},
+    {"vocabulary", &bibert_config::vocabulary, 1, 1U << 20},
+    {"positions", &bibert_config::positions, 1, 8192},
+    {"token_types", &bibert_config::token_types, 1, 64},
+    {"labels", &bibert_config::labels, 1, 65536},
+    {"thresholds", &bibert_config::thresholds, 0, 0xFF},
+    {"score_thresholds", &bibert_config::score_thresholds, 0, 1},
+    {"ffn_levels", &bibert_config::ffn_levels, BIBERT_FFN_SIGN, BIBERT_FFN_BOOL},
 };
 constexpr uint32_t kMostInner = 4096;
-constexpr uint32_t kAllThresholds = 0xFF;
 
 int32_t popcount_row(const uint64_t* row, size_t words) {
   int32_t count = 0;
@@ -174,7 +177,9 @@ class Maker {
 
   void read_heads(const std::string& at, Layer& layer) {
     const size_t inner = size_t{config_.heads} * config_.head_size;
-    const Buffer<int32_t> score = reader_.integers(config_.heads, config_.score_thresholds != 0);
+    const int32_t most = static_cast<int32_t>(config_.head_size) + 1;  // with which a head attends to nothing
+    const Buffer<int32_t> score =
+        reader_.integers(at + "score_threshold", config_.heads, most, config_.score_thresholds != 0);
     const Buffer<float> context = reader_.thresholds(at + "context.threshold", inner, has(BIBERT_THRESHOLD_CONTEXT));
     layer.most_mismatches = Buffer<int32_t>(config_.heads);
     layer.context_minimum = Buffer<int32_t>(config_.heads * kWordBits);
@@ -202,18 +207,16 @@ class Maker {
 void check_config(const bibert_config& config) {
   for (const Limit& limit : kLimits) {
     const uint32_t value = config.*limit.field;
-    if (value < 1 || value > limit.most) {
+    if (value < limit.least || value > limit.most) {
       throw Error(BIBERT_BAD_MODEL, "config: " + std::string(limit.name) + " is " + std::to_string(value) +
-                                        ", must be from 1 to " + std::to_string(limit.most));
+                                        ", must be from " + std::to_string(limit.least) + " to " +
+                                        std::to_string(limit.most));
     }
   }
   if (config.heads * config.head_size > kMostInner) {
     throw Error(BIBERT_BAD_MODEL, "config: " + std::to_string(config.heads) + " heads of " +
                                       std::to_string(config.head_size) + " make more than " +
                                       std::to_string(kMostInner) + " channels");
-  }
-  if (config.thresholds > kAllThresholds || config.score_thresholds > 1 || config.ffn_levels > BIBERT_FFN_BOOL) {
-    throw Error(BIBERT_BAD_MODEL, "config: thresholds, score_thresholds or ffn_levels has a value without a meaning");
   }
   if (!(config.norm_eps > 0.0 && config.norm_eps <= 1.0)) {
     throw Error(BIBERT_BAD_MODEL,

@@ -92,11 +92,16 @@ Buffer<float> Reader::thresholds(const std::string& name, size_t count, bool pre
   return out;
 }
 
-Buffer<int32_t> Reader::integers(size_t count, bool present) {
+Buffer<int32_t> Reader::integers(const std::string& name, size_t count, int32_t most, bool present) {
   Buffer<int32_t> out(padded(count));
   if (!present) return out;
   std::memcpy(out.data(), numbers_, count * sizeof(int32_t));
   numbers_ += count * sizeof(int32_t);
+  for (size_t i = 0; i < count; ++i) {
+    if (out[i] < -most || out[i] > most) {
+      refuse(name, i, "is " + std::to_string(out[i]) + ", must be inside +-" + std::to_string(most));
+    }
+  }
   return out;
 }
 

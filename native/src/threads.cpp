@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -63,6 +64,7 @@ struct ThreadPool::State {
   }
 
   void serve() {
+    std::fesetenv(FE_DFL_ENV);  // not that of whoever happened to start this thread
     size_t seen = 0;
     size_t worker = 0;
     for (;;) {

@@ -1,5 +1,6 @@
 // What the C API has to refuse: each kind of bad config, data, batch and pointer, with its status and in its words.
 // Prints what is not refused as it should be, and ends with 1 then.
+#include <cfenv>
 #include <limits>
 
 #include "harness.h"
@@ -25,8 +26,10 @@ void expect_refusal(bibert_status found, bibert_status wanted, const std::string
                     std::to_string(wanted) + " '" + words + "'");
 }
 
+bibert_model* anything() { return reinterpret_cast<bibert_model*>(uintptr_t{0x1234}); }
+
 void expect_bad_model(const bibert_config& config, const Bytes& data, uint64_t size, const std::string& words) {
-  bibert_model* model = nullptr;
+  bibert_model* model = anything();
   expect_refusal(bibert_model_create(&config, data.data(), size, nullptr, &model), BIBERT_BAD_MODEL, words);
   checks.expect(model == nullptr, "there is a model in spite of: " + words);
 }
@@ -51,9 +54,9 @@ void test_bad_configs() {
                           {&bibert_config::positions, {0, 8193, 0xFFFFFFFF}, "must be from 1 to 8192"},
                           {&bibert_config::token_types, {0, 65}, "must be from 1 to 64"},
                           {&bibert_config::labels, {0, 65537}, "must be from 1 to 65536"},
-                          {&bibert_config::thresholds, {256, 0xFFFFFFFF}, "thresholds"},
-                          {&bibert_config::score_thresholds, {2}, "score_thresholds"},
-                          {&bibert_config::ffn_levels, {2}, "ffn_levels"}};
+                          {&bibert_config::thresholds, {256, 0xFFFFFFFF}, "config: thresholds is "},
+                          {&bibert_config::score_thresholds, {2}, "score_thresholds is 2, must be from 0 to 1"},
+                          {&bibert_config::ffn_levels, {2}, "ffn_levels is 2, must be from 0 to 1"}};
   for (const Field& field : fields) {
     for (const uint32_t bad : field.bad) {
       bibert_config config = kConfig;
@@ -99,7 +102,15 @@ void test_bad_entries(Random& random, const Bytes& data) {
       stray[at + tensor.bytes() / tensor.rows * (row + 1) - 1] = 0x80;
       expect_bad_model(kConfig, stray, stray.size(),
                        ".bits: entry " + std::to_string(row) + " has bits behind its last column");
-    } else if (tensor.kind != Kind::kIntegers) {
+    } else if (tensor.kind == Kind::kIntegers) {
+      for (const int32_t bad : {tensor.most + 1, -tensor.most - 1, std::numeric_limits<int32_t>::min()}) {
+        Bytes beyond = data;
+        std::memcpy(&beyond[number], &bad, sizeof(bad));
+        expect_bad_model(
+            kConfig, beyond, beyond.size(),
+            "score_threshold: entry " + std::to_string(row) + " is " + std::to_string(bad) + ", must be inside +-34");
+      }
+    } else {
       for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
         expect_bad_number(data, number, bad, "is not finite");
       }
@@ -135,14 +146,16 @@ void test_bad_batches(const Bytes& data, const std::string& isa) {
 }
 
 void test_null_pointers(const Bytes& data) {
-  const auto refuse_model = [](const bibert_config* config, const void* bytes, uint64_t size, bibert_model** model) {
-    expect_refusal(bibert_model_create(config, bytes, size, nullptr, model), BIBERT_BAD_ARGUMENT,
-                   "config, data or model is null");
+  const auto refuse_model = [](const bibert_config* config, const Bytes* bytes, const char* words) {
+    bibert_model* model = anything();
+    const void* from = bytes != nullptr ? bytes->data() : nullptr;
+    expect_refusal(bibert_model_create(config, from, 1, nullptr, &model), BIBERT_BAD_ARGUMENT, words);
+    checks.expect(model == nullptr, std::string("there is a model in spite of: ") + words);
   };
-  bibert_model* none = nullptr;
-  refuse_model(nullptr, data.data(), data.size(), &none);
-  refuse_model(&kConfig, nullptr, data.size(), &none);
-  refuse_model(&kConfig, data.data(), data.size(), nullptr);
+  refuse_model(nullptr, &data, "config is NULL");
+  refuse_model(&kConfig, nullptr, "data is NULL");
+  expect_refusal(bibert_model_create(&kConfig, data.data(), data.size(), nullptr, nullptr), BIBERT_BAD_ARGUMENT,
+                 "model is NULL");
   checks.expect(bibert_data_size(nullptr) == 0, "no config, but a size");
   checks.expect(std::string(bibert_model_isa(nullptr)).empty(), "no model, but an instruction set");
   bibert_model_destroy(nullptr);
@@ -157,11 +170,11 @@ void test_null_pointers(const Bytes& data) {
   const auto refuse = [&](const bibert_model* model, const bibert_batch* from, float* to, const char* words) {
     expect_refusal(bibert_logits(model, from, 1, to), BIBERT_BAD_ARGUMENT, words);
   };
-  refuse(nullptr, &view, logits.data(), "model or batch is null");
-  refuse(engine.model(), nullptr, logits.data(), "model or batch is null");
-  refuse(engine.model(), &no_lengths, logits.data(), "lengths, ids or logits is null");
-  refuse(engine.model(), &no_ids, logits.data(), "lengths, ids or logits is null");
-  refuse(engine.model(), &view, nullptr, "lengths, ids or logits is null");
+  refuse(nullptr, &view, logits.data(), "model is NULL");
+  refuse(engine.model(), nullptr, logits.data(), "batch is NULL");
+  refuse(engine.model(), &no_lengths, logits.data(), "batch->lengths is NULL");
+  refuse(engine.model(), &no_ids, logits.data(), "batch->ids is NULL");
+  refuse(engine.model(), &view, nullptr, "logits is NULL");
   const bibert_batch empty{0, nullptr, nullptr, nullptr, nullptr};
   checks.expect(bibert_logits(engine.model(), &empty, 1, nullptr) == BIBERT_OK, "a batch of nothing is refused");
 }
@@ -178,10 +191,25 @@ void test_divergence(Bytes data, const std::string& isa) {
   const Batch batch{{3, 6, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}, {}};
   for (const uint32_t threads : {1U, 4U}) {
     engine.run(batch, threads);
-    expect_refusal(engine.status(), BIBERT_OUT_OF_RANGE, "the model has diverged");
+    expect_refusal(engine.status(), BIBERT_OUT_OF_RANGE, "sequence 1: an input of a LayerNorm is not inside +-512");
   }
   engine.run({{5, 5}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {}, {}}, 1);
   checks.expect(engine.status() == BIBERT_OK, isa + ": no answer inside the range");
+}
+
+// How the caller rounds changes nothing, in his thread or in those that he starts, and stays as it is.
+void test_rounding(const Bytes& data, const std::string& isa) {
+  const Batch batch{{9, 4, 9}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}, {}};
+  const Logits wanted = Engine(kConfig, data, isa).run(batch, 1);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(mode);
+    Engine engine(kConfig, data, isa);
+    const bool same = engine.run(batch, 1) == wanted && engine.run(batch, 3) == wanted;
+    const bool kept = std::fegetround() == mode;
+    std::fesetround(FE_TONEAREST);
+    checks.expect(same, isa + ": other logits where the caller rounds otherwise");
+    checks.expect(kept, isa + ": the caller rounds otherwise after a call");
+  }
 }
 
 void test_unknown_isa(const Bytes& data) {
@@ -190,6 +218,8 @@ void test_unknown_isa(const Bytes& data) {
   expect_refusal(engine.status(), BIBERT_NO_ISA, bibert_available_isas());
   bibert_model* model = nullptr;
   expect_refusal(bibert_model_create(&kConfig, data.data(), data.size(), "", &model), BIBERT_NO_ISA, "isa is ''");
+  expect_refusal(bibert_model_create(&kConfig, data.data(), data.size(), "a\nb", &model), BIBERT_NO_ISA,
+                 "isa is 'a b'");
 }
 
 }  // namespace
@@ -206,6 +236,7 @@ int main() {
   for (const std::string& isa : harness::available_isas()) {
     test_bad_batches(data, isa);
     test_divergence(data, isa);
+    test_rounding(data, isa);
   }
   return checks.finish("api_test");
 }

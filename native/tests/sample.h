@@ -4,6 +4,7 @@
 #ifndef BIBERT_TESTS_SAMPLE_H
 #define BIBERT_TESTS_SAMPLE_H
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -18,6 +19,7 @@ struct Tensor {
   Kind kind;
   size_t rows;
   size_t columns;
+  int32_t most = 0;  // of integers, up or down
 
   size_t bytes() const { return kind == Kind::kBits ? rows * ((columns + 63) / 64) * 8 : rows * columns * 4; }
 };
@@ -81,7 +83,9 @@ class Schema {
       add_linear(inner_);
       add_threshold(site, inner_);
     }
-    if (c_.score_thresholds != 0) add(Kind::kIntegers, c_.heads);
+    if (c_.score_thresholds != 0) {
+      tensors_.push_back({Kind::kIntegers, c_.heads, 1, static_cast<int32_t>(c_.head_size) + 1});
+    }
     add_threshold(BIBERT_THRESHOLD_CONTEXT, inner_);
     add_linear(hidden_);
     add_norm();
@@ -100,17 +104,20 @@ class Schema {
 // How numbers are made valid: any finite ones, or small ones, with which no activation leaves its range.
 enum class Numbers { kAnyFinite, kSmall };
 
-inline uint32_t valid_number(uint32_t bits, Kind kind, Numbers numbers) {
-  if (kind == Kind::kIntegers) return numbers == Numbers::kSmall ? bits % 8 : bits;
+inline uint32_t valid_number(uint32_t bits, const Tensor& tensor, Numbers numbers) {
+  if (tensor.kind == Kind::kIntegers) {
+    const uint32_t most = static_cast<uint32_t>(tensor.most);
+    return numbers == Numbers::kSmall ? bits % std::min(8U, most + 1) : bits % (2 * most + 1) - most;
+  }
   if (numbers == Numbers::kSmall) {
-    const float small = kind == Kind::kScales ? static_cast<float>(bits % 256) / 2048.0F
-                                              : static_cast<float>(static_cast<int8_t>(bits)) / 64.0F;
+    const float small = tensor.kind == Kind::kScales ? static_cast<float>(bits % 256) / 2048.0F
+                                                     : static_cast<float>(static_cast<int8_t>(bits)) / 64.0F;
     std::memcpy(&bits, &small, sizeof(bits));
     return bits;
   }
   constexpr uint32_t kExponent = 0x7F800000, kSign = 0x80000000;
   if ((bits & kExponent) == kExponent) bits ^= 0x40000000;  // infinity and NaN become ordinary numbers
-  return kind == Kind::kScales ? bits & ~kSign : bits;
+  return tensor.kind == Kind::kScales ? bits & ~kSign : bits;
 }
 
 // Turns any bytes, schema.bytes() of them at any address, into data that bibert_model_create accepts.
@@ -127,7 +134,7 @@ inline void make_valid(const Schema& schema, Numbers numbers, unsigned char* at)
       for (size_t i = 0; i < tensor.rows * tensor.columns; ++i, at += 4) {
         uint32_t bits;
         std::memcpy(&bits, at, sizeof(bits));
-        bits = valid_number(bits, tensor.kind, numbers);
+        bits = valid_number(bits, tensor, numbers);
         std::memcpy(at, &bits, sizeof(bits));
       }
     }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bibert
-from bibert.errors import EngineError, ModelFileError
+from bibert.errors import EngineError, ModelFileError, NumericError
 from bibert.packed.file import save
 from bibert.runtime.classifier import WINDOW, TextClassifier, load
 from bibert.runtime.engine import Engine, available_isas
@@ -102,6 +102,21 @@ def test_the_number_of_a_bad_row_counts_all_windows(classifier):
     stream = classifier.predict_stream(["film"] * 7 + [None], window=3)
     assert len([next(stream) for _ in range(6)]) == 6
     with pytest.raises(EngineError, match="row 7: None"):
+        next(stream)
+
+
+def test_a_text_without_an_answer_is_named_by_its_window_and_its_place(classifier, monkeypatch):
+    answer = classifier.engine.logits_of
+
+    def diverging(rows):
+        if any(len(row.ids) == 3 for row in rows):
+            raise NumericError("sequence 1: an input of a LayerNorm is not inside +-512")
+        return answer(rows)
+
+    monkeypatch.setattr(classifier.engine, "logits_of", diverging)
+    stream = classifier.predict_stream([*["the film"] * 7, "film"], window=3)
+    assert len([next(stream) for _ in range(6)]) == 6
+    with pytest.raises(NumericError, match="rows 6 to 7, sequence 1: an input"):
         next(stream)
 
 
@@ -250,6 +265,10 @@ def test_a_generator_gives_an_iterator(classifier):
 def test_an_option_without_such_a_value_is_refused(classifier):
     with pytest.raises(EngineError, match="top_k is 0, must be 1 or more, or None for all 3 labels"):
         classifier(TEXTS, top_k=0)
+    with pytest.raises(EngineError, match="top_k is '2', must be 1 or more"):
+        classifier(TEXTS, top_k="2")
+    with pytest.raises(EngineError, match=r"inputs: 5 \(int\) is not a text or a list of texts"):
+        classifier(5)
     with pytest.raises(EngineError, match="function_to_apply is 'tanh'"):
         classifier(TEXTS, function_to_apply="tanh")
     with pytest.raises(EngineError, match=r"keys \['sentence'\], must have 'text'"):

@@ -35,6 +35,14 @@ def engine(packed):
     return Engine.from_packed(packed)
 
 
+def changed(packed, name, place, value):
+    """The model with other numbers at a place of one tensor."""
+    tensors = {spec.name: packed.tensor(spec.name) for spec in tensor_specs(packed.config, 1)[:-1]}
+    tensors[name] = tensors[name].copy()
+    tensors[name][place] = value
+    return PackedModel.from_tensors(packed.config, packed.labels, packed.max_length, tensors, packed.tokenizer, {})
+
+
 def same_bits(found, expected):
     return found.dtype == expected.dtype == np.float32 and found.tobytes() == expected.tobytes()
 
@@ -133,11 +141,9 @@ def test_a_row_that_is_a_matrix_is_refused(engine):
 
 
 def test_logits_that_are_not_finite_are_an_error_everywhere(packed):
-    tensors = {spec.name: packed.tensor(spec.name) for spec in tensor_specs(packed.config, 1)[:-1]}
-    tensors["classifier.weight"] = np.full_like(tensors["classifier.weight"], 3e38)
-    diverged = PackedModel.from_tensors(packed.config, packed.labels, 32, tensors, packed.tokenizer, {})
+    diverged = changed(packed, "classifier.weight", np.s_[:], 3e38)
     for isa in available_isas():
-        with pytest.raises(NumericError, match=r"a logit is not finite, .*the model has diverged"):
+        with pytest.raises(NumericError, match="sequence 0: a logit is not finite; the model has diverged"):
             Engine.from_packed(diverged, isa=isa).logits(IDS)
     with pytest.raises(NumericError, match="a logit is not finite; the model has diverged"):
         reference.logits(diverged, IDS)
@@ -183,15 +189,43 @@ def test_what_only_the_library_finds_wrong_with_a_file_names_the_file(model_file
         Engine.load(model_file)
 
 
-def test_a_model_that_has_diverged_is_a_numeric_error(new_packed, tmp_path):
-    packed = new_packed()
-    raw = packed.data.copy()
-    spec = next(spec for spec in packed.specs if spec.name == "layers.0.output.bias")
-    raw[spec.offset : spec.offset + spec.nbytes].view("<f4")[:] = 1e6
-    diverged = type(packed)(packed.config, packed.labels, packed.max_length, packed.about, raw)
-    save(diverged, tmp_path / "diverged.bibert")
-    with pytest.raises(NumericError, match="512"):
+def test_a_model_that_has_diverged_is_a_numeric_error(packed, tmp_path):
+    save(changed(packed, "layers.0.output.bias", np.s_[:], 1e6), tmp_path / "diverged.bibert")
+    with pytest.raises(NumericError, match=r"sequence 0: an input of a LayerNorm is not inside .-512; .*learning rate"):
         Engine.load(tmp_path / "diverged.bibert").logits(IDS)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_sequence_without_an_answer_is_named_whatever_the_lengths(packed, threads):
+    diverged = Engine.from_packed(changed(packed, "embeddings.position", np.s_[10], 600), threads)
+    rows = [Encoded(np.tile(IDS[0], 2)[:length]) for length in (3, 10, 12, 40, 1)]
+    with pytest.raises(NumericError, match="sequence 2: an input of a LayerNorm"):
+        diverged.logits_of(rows)
+    assert diverged.logits_of([rows[0], rows[1], rows[4]]).shape == (3, packed.config.labels)
+
+
+def test_what_no_logit_depends_on_need_not_be_in_range(packed, monkeypatch):
+    largest, layer_norm = [], reference._layer_norm
+
+    def spy(packed, name, values, needed):
+        largest.append(np.abs(values).max())
+        return layer_norm(packed, name, values, needed)
+
+    monkeypatch.setattr(reference, "_layer_norm", spy)
+    last, outcomes = packed.config.layers - 1, set()
+    for weight in np.geomspace(50, 600, 40):
+        model = changed(packed, f"layers.{last}.attention_norm.weight", np.s_[:], weight)
+        largest.clear()
+        try:
+            found = Engine.from_packed(model).logits(IDS[:1])
+        except NumericError:
+            with pytest.raises(NumericError, match=f"layers.{last}.output_norm: an input reaches"):
+                reference.logits(model, IDS[:1])
+            outcomes.add("refused")
+        else:
+            assert same_bits(found, reference.logits(model, IDS[:1]))
+            outcomes.add("inside" if max(largest) < 512 else "inside where it matters")
+    assert outcomes == {"inside", "inside where it matters", "refused"}
 
 
 def test_the_weights_in_memory_may_go_once_the_engine_has_them(new_packed):

@@ -10,11 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define BIBERT_API __declspec(dllexport)
-#else
 #define BIBERT_API __attribute__((visibility("default")))
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,8 +25,8 @@ typedef enum bibert_status {
   BIBERT_BAD_MODEL = 2,    /* the config is out of range, or the data does not fit it */
   BIBERT_OUT_OF_RANGE = 3, /* a value left the range of the numeric contract: the model has diverged */
   BIBERT_NO_MEMORY = 4,
-  BIBERT_NO_ISA = 5,       /* this CPU or this build does not have the instruction set that was asked for */
-  BIBERT_FAILURE = 6       /* anything else that the library did not expect */
+  BIBERT_NO_ISA = 5, /* this CPU or this build does not have the instruction set that was asked for */
+  BIBERT_FAILURE = 6 /* anything else that the library did not expect */
 } bibert_status;
 
 /* Where a sign has a threshold per channel in front of it, in the order of the file. */
@@ -96,7 +92,7 @@ BIBERT_API void bibert_model_destroy(bibert_model* model);
 BIBERT_API const char* bibert_model_isa(const bibert_model* model);
 
 /* Computes sequences * labels logits. The answer is the same for any number of threads; 0 takes one thread for each
- * CPU that this process may use. */
+ * CPU that the calling thread may use. */
 BIBERT_API bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads,
                                        float* logits);
 

@@ -8,6 +8,7 @@
 #ifndef BIBERT_KERNELS_H
 #define BIBERT_KERNELS_H
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -61,6 +62,23 @@ struct LayerNorm {
 
 constexpr double kGrid = 65536.0;          // statistics are integers in units of 2^-16
 constexpr float kLayerNormLimit = 512.0F;  // so that 4,096 squares fit in 64 bits
+
+// What a row is centred on and multiplied by.
+struct Standard {
+  double centre;
+  double inverse;
+};
+
+// From the sums of a row's values and of their squares, in units of the grid. Static, because what files compiled for
+// different CPUs share is compiled for one of them.
+static inline Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t channels, double eps) {
+  const double count = static_cast<double>(channels);
+  const double mean = static_cast<double>(sum) / count;
+  const double square_of_mean = mean * mean;
+  const double difference = static_cast<double>(sum_of_squares) / count - square_of_mean;
+  const double variance = difference > 0.0 ? difference : 0.0;
+  return {mean / kGrid, 1.0 / std::sqrt(variance / (kGrid * kGrid) + eps)};
+}
 
 struct Kernels {
   const char* name;

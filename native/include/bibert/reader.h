@@ -33,8 +33,8 @@ class Reader {
   Buffer<float> table(const std::string& name, size_t rows, size_t columns);
   // Thresholds in front of a sign, 0 where `present` is false; the padding is +infinity, which no value reaches.
   Buffer<float> thresholds(const std::string& name, size_t count, bool present);
-  // Any whole numbers, 0 where `present` is false.
-  Buffer<int32_t> integers(size_t count, bool present);
+  // Whole numbers from -most to most, 0 where `present` is false.
+  Buffer<int32_t> integers(const std::string& name, size_t count, int32_t most, bool present);
 
  private:
   // `first` is the number of the first of them in the tensor.

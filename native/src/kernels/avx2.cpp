@@ -4,7 +4,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -310,20 +309,6 @@ int64_t sum_lanes(__m256i lanes) {
   return static_cast<int64_t>(values[0] + values[1] + values[2] + values[3]);
 }
 
-// What a row is centred on and multiplied by.
-struct Standard {
-  __m256d centre;
-  __m256d inverse;
-};
-
-Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t channels, double eps) {
-  const double count = static_cast<double>(channels);
-  const double mean = static_cast<double>(sum) / count;
-  const double square_of_mean = mean * mean;
-  const double variance = std::max(static_cast<double>(sum_of_squares) / count - square_of_mean, 0.0);
-  return {_mm256_set1_pd(mean / kGrid), _mm256_set1_pd(1.0 / std::sqrt(variance / (kGrid * kGrid) + eps))};
-}
-
 // False if a value is out of range. The padding is 0 and adds nothing. 32 values below 2^25 fit into a 32-bit lane,
 // then 64-bit lanes take them over.
 bool standardize(const float* row, size_t channels, double eps, Standard& standard) {
@@ -352,8 +337,8 @@ bool standardize(const float* row, size_t channels, double eps, Standard& standa
 }
 
 __m128 normalize(const float* x, const Standard& standard, __m256d weight, __m256d bias) {
-  const __m256d centred = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(x)), standard.centre);
-  const __m256d weighted = _mm256_mul_pd(_mm256_mul_pd(centred, standard.inverse), weight);
+  const __m256d centred = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(x)), _mm256_set1_pd(standard.centre));
+  const __m256d weighted = _mm256_mul_pd(_mm256_mul_pd(centred, _mm256_set1_pd(standard.inverse)), weight);
   return _mm256_cvtpd_ps(_mm256_add_pd(weighted, bias));
 }
 

@@ -306,13 +306,8 @@ struct Normalizer {
 };
 
 Normalizer normalizer_of(const Moments& moments, const LayerNorm& norm) {
-  const double channels = static_cast<double>(norm.channels);
-  const double mean = static_cast<double>(moments.sum) / channels;
-  const double square_of_mean = mean * mean;
-  const double difference = static_cast<double>(moments.sum_of_squares) / channels - square_of_mean;
-  const double variance = difference > 0.0 ? difference : 0.0;
-  const __m256d spread = _mm256_set1_pd(variance / (kGrid * kGrid) + norm.eps);
-  return {_mm256_set1_pd(mean / kGrid), _mm256_div_pd(_mm256_set1_pd(1.0), _mm256_sqrt_pd(spread))};
+  const Standard standard = standard_of(moments.sum, moments.sum_of_squares, norm.channels, norm.eps);
+  return {_mm256_set1_pd(standard.centre), _mm256_set1_pd(standard.inverse)};
 }
 
 bool layer_norm(const LayerNorm& norm) {

@@ -8,7 +8,6 @@
 #include <arm_neon.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "bibert/kernels.h"
@@ -314,12 +313,9 @@ float64x2_t normalize(float64x2_t x, float64x2_t centre, float64x2_t inverse, fl
 bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
   const Statistics found = statistics_of(input, norm.channels);
   if (!found.in_range) return false;
-  const double channels = static_cast<double>(norm.channels);
-  const double mean = static_cast<double>(found.sum) / channels;
-  const double square_of_mean = mean * mean;
-  const double variance = std::max(static_cast<double>(found.sum_of_squares) / channels - square_of_mean, 0.0);
-  const float64x2_t centre = vdupq_n_f64(mean / kGrid);
-  const float64x2_t inverse = vdupq_n_f64(1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps));
+  const Standard standard = standard_of(found.sum, found.sum_of_squares, norm.channels, norm.eps);
+  const float64x2_t centre = vdupq_n_f64(standard.centre);
+  const float64x2_t inverse = vdupq_n_f64(standard.inverse);
   const auto reached = [&](size_t c) {  // writes four outputs
     const float32x4_t x = vld1q_f32(input + c);
     const float32x4_t weight = vld1q_f32(norm.weight + c);

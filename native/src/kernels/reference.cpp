@@ -59,17 +59,11 @@ bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, ui
     sum += grid;
     sum_of_squares += grid * grid;
   }
-  const double channels = static_cast<double>(norm.channels);
-  const double mean = static_cast<double>(sum) / channels;
-  const double square_of_mean = mean * mean;
-  const double mean_of_squares = static_cast<double>(sum_of_squares) / channels;
-  const double variance = std::fmax(mean_of_squares - square_of_mean, 0.0);
-  const double centre = mean / kGrid;
-  const double inverse = 1.0 / std::sqrt(variance / (kGrid * kGrid) + norm.eps);
+  const Standard standard = standard_of(sum, sum_of_squares, norm.channels, norm.eps);
   std::memset(bits, 0, words_for(norm.channels) * sizeof(uint64_t));
   for (size_t c = 0; c < norm.channels; ++c) {
-    const double centred = static_cast<double>(input[c]) - centre;
-    const double normed = centred * inverse;
+    const double centred = static_cast<double>(input[c]) - standard.centre;
+    const double normed = centred * standard.inverse;
     const double weighted = normed * static_cast<double>(norm.weight[c]);
     output[c] = static_cast<float>(weighted + static_cast<double>(norm.bias[c]));
     const uint64_t bit = output[c] >= norm.minimum[c];

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import EngineError, ModelFileError
+from bibert.errors import EngineError, ModelFileError, NumericError
 from bibert.models import DEFAULT, shipped_file
 from bibert.packed import file
 from bibert.packed.schema import PackedConfig
@@ -36,7 +36,7 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     Args:
         path_or_hub_id: a packed file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub, or
             the name of a model that comes with the package: "sst2", the sentiment of English sentences.
-        threads: how many threads work on a call; 0 is one for each CPU that this process may use.
+        threads: how many threads work on a call; 0 is one for each CPU that the calling thread may use.
         isa: the instructions to use, such as "avx2"; None takes what the variable BIBERT_ISA says, else the best.
 
     Raises:
@@ -190,6 +190,8 @@ class TextClassifier:
         Raises:
             EngineError: an input is not a text, or an option has no such value.
         """
+        if not isinstance(inputs, Iterable):
+            raise EngineError(f"inputs: {inputs!r:.40} ({type(inputs).__name__}) is not a text or a list of texts")
         answer = self._answer(top_k)
         score = score_function(function_to_apply, len(self.labels))
         if isinstance(inputs, str | Mapping):
@@ -213,8 +215,8 @@ class TextClassifier:
     def _answer(self, top_k: int | EllipsisType | None) -> Callable[[Floats], Answer]:
         if isinstance(top_k, EllipsisType):
             return lambda scores: best(self.labels, scores)
-        if top_k is not None and top_k < 1:
-            raise EngineError(f"top_k is {top_k}, must be 1 or more, or None for all {len(self.labels)} labels")
+        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+            raise EngineError(f"top_k is {top_k!r}, must be 1 or more, or None for all {len(self.labels)} labels")
         return lambda scores: ranked(self.labels, scores, top_k)
 
     def _scores(self, rows: Iterable[Row], score: Callable[[NDArray[Any]], Floats], window: int) -> Iterator[Floats]:
@@ -229,15 +231,14 @@ class TextClassifier:
             with self._counting:
                 self._cut += sum(row.truncated for row in encoded)
                 self._blank += sum(not "".join(row).strip() for row in some)
-            yield self._compute(encoded)
+            yield self._compute(encoded, first)
             first += len(some)
 
-    def _compute(self, encoded: Sequence[Encoded]) -> NDArray[np.float32]:
-        """Longest first, so that no thread starts on a long text when the others are done."""
-        order = sorted(range(len(encoded)), key=lambda place: -len(encoded[place].ids))
-        logits = np.empty((len(encoded), len(self.labels)), dtype=np.float32)
-        logits[order] = self.engine.logits_of([encoded[place] for place in order])
-        return logits
+    def _compute(self, encoded: Sequence[Encoded], first: int) -> NDArray[np.float32]:
+        try:
+            return self.engine.logits_of(encoded)
+        except NumericError as error:
+            raise NumericError(f"rows {first} to {first + len(encoded) - 1}, {error}") from error
 
 
 def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from bibert.runtime.native import Batch, NativeModel, available_isas
 
 __all__ = ["Encoded", "Engine", "available_isas"]
 
-MOST_THREADS = 1024
+MOST_THREADS = 256  # as in the library
 _INT32 = np.iinfo(np.int32)
 
 
@@ -47,7 +47,7 @@ class Engine:
     Attributes:
         config: the shape of the model.
         isa: the instructions it runs on.
-        threads: how many threads share a call; 0 is one for each CPU that this process may use.
+        threads: how many threads share a call; 0 is one for each CPU that the calling thread may use.
     """
 
     def __init__(self, config: PackedConfig, model: NativeModel, threads: int = 0) -> None:
@@ -80,7 +80,7 @@ class Engine:
 
         Args:
             packed: the model.
-            threads: how many threads share a call; 0 is one for each CPU that this process may use.
+            threads: how many threads share a call; 0 is one for each CPU that the calling thread may use.
             isa: one of `available_isas()`; None takes what the variable BIBERT_ISA says, else the best.
         """
         weights = np.ascontiguousarray(packed.data[: packed.weights_bytes])

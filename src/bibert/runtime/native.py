@@ -22,7 +22,7 @@ from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
 ABI_VERSION = 2
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; wins over the library of the package
-FILE_NAME = {"darwin": "libbibert.dylib", "win32": "bibert.dll"}.get(sys.platform, "libbibert.so")
+FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
 _NO_MEMORY = 4
 _ERRORS: Mapping[int, type[BibertError]] = {

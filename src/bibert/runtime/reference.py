@@ -88,9 +88,11 @@ def trace(
     """As `logits`, with what is computed on the way, for comparisons layer by layer."""
     batch = _check(packed, input_ids, attention_mask, token_type_ids)
     hidden = embedding = _embed(packed, batch)
-    layers = []
+    first = batch.real & (np.arange(batch.real.shape[1]) == 0)  # what the logits need of the last block
+    layers: list[LayerTrace] = []
     for index in range(packed.config.layers):
-        layers.append(_block(packed, f"layers.{index}", hidden, batch.real))
+        needed = first if index == packed.config.layers - 1 else batch.real
+        layers.append(_block(packed, f"layers.{index}", hidden, batch.real, needed))
         hidden = layers[-1].hidden
     pooled = _pool(packed, hidden[:, 0])
     return Trace(embedding, tuple(layers), pooled, _classify(packed, pooled))
@@ -152,7 +154,8 @@ def _embed(packed: PackedModel, batch: _Batch) -> Floats:
     return _layer_norm(packed, "embeddings.norm", rows, batch.real)
 
 
-def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags) -> LayerTrace:
+def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerTrace:
+    """One block; only of `needed` tokens the range of LayerNorm is checked, as in the engine."""
     entering = _bits(packed, f"{at}.attention_input", hidden)
     query, key, value = (
         _bits(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
@@ -160,11 +163,11 @@ def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags) -> LayerTr
     attention, sums = _bi_attention(packed, at, (query, key, value), real)
     context = _bits(packed, f"{at}.context", sums)
     mha = _linear(packed, f"{at}.attention_output", context)
-    attended = _layer_norm(packed, f"{at}.attention_norm", mha + hidden, real)
+    attended = _layer_norm(packed, f"{at}.attention_norm", mha + hidden, needed)
     wide = _linear(packed, f"{at}.intermediate", _bits(packed, f"{at}.ffn_input", attended))
     ffn_hidden = _bits(packed, f"{at}.ffn_hidden", wide)
     narrow = _linear(packed, f"{at}.output", ffn_hidden, packed.config.ffn_levels)
-    leaving = _layer_norm(packed, f"{at}.output_norm", narrow + attended, real)
+    leaving = _layer_norm(packed, f"{at}.output_norm", narrow + attended, needed)
     return LayerTrace(query, key, value, attention, context, ffn_hidden, leaving)
 
 
@@ -226,16 +229,16 @@ def _bi_attention(
     return attention, context.swapaxes(1, 2).reshape(*real.shape, config.inner)
 
 
-def _layer_norm(packed: PackedModel, name: str, values: Floats, real: Flags) -> Floats:
+def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -> Floats:
     """LayerNorm with exact statistics: integer sums on a grid, float64 after them, one rounding to float32."""
     inside = np.abs(values) < LAYER_NORM_LIMIT  # false for NaN
-    if not inside[real].all():
-        size = np.abs(values[real][~inside[real]]).max()
+    if not inside[needed].all():
+        size = np.abs(values[needed][~inside[needed]]).max()
         raise NumericError(
             f"{name}: an input reaches {size:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
             "the model has diverged: train it with a lower learning rate"
         )
-    x = np.where(real[..., None], values, np.float32(0)).astype(np.float64)  # padding must not raise anything
+    x = np.where(inside, values, np.float32(0)).astype(np.float64)  # what is not needed must not raise anything
     grid = np.rint(x * GRID).astype(np.int64)
     channels = grid.shape[-1]
     mean = grid.sum(axis=-1, keepdims=True) / channels
