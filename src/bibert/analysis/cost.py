@@ -146,6 +146,11 @@ EMBEDDING_SCALES: Mapping[str, int] = MappingProxyType(
 
 def count_scales(architecture: Architecture, scheme: Scheme) -> int:
     """Scales and thresholds a file must hold: for BiBERT one alpha per output row and per token, L(5H + I) + H + V."""
+    for table, name in ((WEIGHT_SCALES, scheme.weight), (EMBEDDING_SCALES, scheme.embedding)):
+        if name not in table:
+            raise SchemeError(
+                f"scheme {scheme.name!r}: nothing says how many scales {name!r} has; add it to analysis.cost"
+            )
     copies = 2 if scheme.split else 1
     rows = EMBEDDING_SCALES[scheme.embedding] * architecture.vocabulary
     scales = copies * (WEIGHT_SCALES[scheme.weight](architecture) + rows)

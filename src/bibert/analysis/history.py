@@ -91,7 +91,10 @@ def load_history(run: Path) -> History:
     """
     path = run / PROBE
     if not path.is_file():
-        raise DataError(f"{run}: has no {PROBE}; train with --probe-every 50 to see what happens through training")
+        raise DataError(
+            f"{run}: has no {PROBE}; train with --probe-every 50 to see what happens through training, or give texts "
+            "(--text, --texts) to look into a trained model"
+        )
     try:
         events = read_json_lines(path)
         last = [event for event in events if event["stage"] == events[-1]["stage"]]

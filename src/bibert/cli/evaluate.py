@@ -62,7 +62,10 @@ def evaluate(
 
     judged = _of_file(model, max_length) if _is_packed(model) else _of_folder(Path(model), max_length)
     splits, names = data.load_splits(judged.labels)
-    rows = " and ".join(f"{len(split):,} rows of {Path(split.origin).name}" for split in splits.values())
+    rows = " and ".join(
+        f"{len(split):,} {'rows' if split.pairs is None else 'pairs'} of {Path(split.origin).name}"
+        for split in splits.values()
+    )
     say(f"scoring {model} on {rows}, texts cut after {judged.max_length} tokens")
     metrics = {
         metric if data.task is None else f"{name}_{metric}": value

@@ -212,7 +212,7 @@ class TrainingOptions:
 class TeacherOptions(TrainingOptions):
     """The same with the teacher's preset."""
 
-    recipe: Annotated[str, typer.Option(help="A preset, or a TOML file.")] = "teacher"
+    recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "teacher"
 
 
 def parse_changes(changes: list[str]) -> dict[str, Any]:

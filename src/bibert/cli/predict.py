@@ -195,7 +195,7 @@ def _label_file(files: FileOptions, form: str, scorer: "Scorer") -> None:
         reason = done.first_skipped.partition(";")[0]  # without the advice to skip it
         say(f"{done.skipped:,} rows were skipped, the first because of {reason}")
     if files.target is not None:
-        say(f"{files.target}: {done.rows:,} rows")
+        say(f"{files.target}: {done.rows:,} {'pairs' if done.pairs else 'rows'}")
 
 
 @contextmanager

@@ -20,7 +20,17 @@ from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bibert.data.examples import TextData
+
+    Metrics = Mapping[str, float]
+
+STUDENT_REMEDY = "it needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
+TEACHER_REMEDY = (
+    "nothing can be learned from it; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
+    "then --teacher-recipe longer.toml and another -o), or give another checkpoint"
+)
 
 
 @with_option_groups
@@ -66,6 +76,8 @@ def train(
         callbacks=[TrainingProgress("teacher")],
         **arguments,
     )
+    floor = _floor(texts) if is_main_process() else {}
+    _say_what_is_no_better("the teacher", taught, floor, TEACHER_REMEDY)
     learned = distill(
         folders["teacher"],
         row,
@@ -76,15 +88,16 @@ def train(
         callbacks=[TrainingProgress(scheme)],
         **arguments,
     )
-    floor = _floor(texts) if is_main_process() else {}
     show_metrics({**floor, "teacher": taught, scheme: learned}, folders, json)
+    _say_what_is_no_better(scheme, learned, floor, STUDENT_REMEDY)
+
+
+def _say_what_is_no_better(who: str, metrics: "Metrics", floor: "Mapping[str, Metrics]", remedy: str) -> None:
+    metric = next(iter(metrics))
     for name, reached in floor.items():
-        metric = next(iter(learned))
-        if learned[metric] <= reached.get(metric, 0.0):
-            say(
-                f"{scheme} is no better than the {name} ({metric} {learned[metric]:.3f} and {reached[metric]:.3f}): it "
-                "needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
-            )
+        if metrics[metric] <= reached.get(metric, 0.0):
+            both = f"{metric} {metrics[metric]:.3f} and {reached[metric]:.3f}"
+            say(f"{who} is no better than the {name} ({both}): {remedy}")
 
 
 def _floor(data: "TextData") -> dict[str, dict[str, float]]:

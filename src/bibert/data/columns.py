@@ -76,7 +76,13 @@ def find_text_columns(table: Table, wanted: Columns) -> Columns:
     text, pair = _given(table, wanted.text), _given(table, wanted.pair)
     if not text:
         first, second = next(((a, b) for a, b in PAIR_NAMES if a in by_lower and b in by_lower), ("", ""))
-        text = by_lower.get(first, "") or _first_known(by_lower, TEXT_NAMES)
+        single = _first_known(by_lower, [name for name in TEXT_NAMES if name not in (first, second)])
+        if first and single and not pair:
+            raise DataError(
+                f"{table.top}: {single!r} may be the text, or {by_lower[first]!r} and {by_lower[second]!r} a pair; say "
+                f"which: --text-column {single}, or --text-column {by_lower[first]} --pair-column {by_lower[second]}"
+            )
+        text = by_lower.get(first, "") or single
         pair = pair or by_lower.get(second, "")
     if not text:
         raise _unknown_column(table, "text", TEXT_NAMES)

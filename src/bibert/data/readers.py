@@ -252,7 +252,7 @@ def checked_header(first: Row, delimiter: str, path: Path | str) -> tuple[str, .
     if found:
         raise DataError(
             f"{path}:{line}: the header is one column, {shown(names)}: fields seem to be separated by "
-            f"{DELIMITERS[found[0]]}, not {DELIMITERS[delimiter]}; .csv has commas, .tsv has tabs"
+            f"{DELIMITERS[found[0]]}, not {DELIMITERS[delimiter]}; .csv has commas, .tsv has tabs, so save it again"
         )
     twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
     if twice:

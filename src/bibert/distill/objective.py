@@ -1,6 +1,6 @@
 """The loss of a distillation: which terms, from which layers, with which weights.
 
-`TERMS` maps the names used in schemes and recipes to functions. A term is a number per batch, summed over layers
+`TERMS` maps the names used in schemes and recipes to terms. A term is a number per batch, summed over layers
 as in the paper. The formulas are in `dmd` and `vanilla`.
 """
 
@@ -114,16 +114,40 @@ def _dmd(lesson: Lesson, name: str) -> Tensor:
     return _total([dmd_loss(mine, theirs, lesson.mask, lesson.scope) for mine, theirs in pairs])
 
 
-TERMS: Mapping[str, Callable[[Lesson], Tensor]] = {
-    "attention": lambda x: _total([score_mse(s.scores, t.scores, x.mask) for s, t in x.layers()]),
-    "mha": lambda x: _total([token_mse(s.mha, t.mha, x.mask) for s, t in x.layers()]),
-    "hidden": lambda x: _total([token_mse(s, t, x.mask) for s, t in x.hidden_states()]),
-    "dmd_query": lambda x: _dmd(x, "query"),
-    "dmd_key": lambda x: _dmd(x, "key"),
-    "dmd_value": lambda x: _dmd(x, "value"),
-    "hidden_direction": lambda x: _total([hidden_direction_loss(s, t, x.mask, x.scope) for s, t in x.hidden_states()]),
-    "prediction": lambda x: prediction_loss(_filled(x.student.logits), _filled(x.teacher.logits)),
-    "gold": lambda x: label_loss(_filled(x.student.logits), x.labels),
+def _direction(lesson: Lesson) -> Tensor:
+    pairs = lesson.hidden_states()
+    return _total([hidden_direction_loss(mine, theirs, lesson.mask, lesson.scope) for mine, theirs in pairs])
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the loss, and what it reads; what no term reads is not computed or gets no gradient.
+
+    Attributes:
+        loss: one number from a lesson.
+        inside: whether it looks inside the networks (`layers`, `hidden_states`, `mask`).
+        logits: whether it looks at the student's logits; without such a term pooler and classifier stay as they are.
+        teacher: whether it looks at the teacher.
+    """
+
+    loss: Callable[[Lesson], Tensor]
+    inside: bool = True
+    logits: bool = False
+    teacher: bool = True
+
+
+TERMS: Mapping[str, Term] = {
+    "attention": Term(lambda x: _total([score_mse(s.scores, t.scores, x.mask) for s, t in x.layers()])),
+    "mha": Term(lambda x: _total([token_mse(s.mha, t.mha, x.mask) for s, t in x.layers()])),
+    "hidden": Term(lambda x: _total([token_mse(s, t, x.mask) for s, t in x.hidden_states()])),
+    "dmd_query": Term(lambda x: _dmd(x, "query")),
+    "dmd_key": Term(lambda x: _dmd(x, "key")),
+    "dmd_value": Term(lambda x: _dmd(x, "value")),
+    "hidden_direction": Term(_direction),
+    "prediction": Term(
+        lambda x: prediction_loss(_filled(x.student.logits), _filled(x.teacher.logits)), inside=False, logits=True
+    ),
+    "gold": Term(lambda x: label_loss(_filled(x.student.logits), x.labels), inside=False, logits=True, teacher=False),
 }
 
 
@@ -171,17 +195,17 @@ class Objective:
     @property
     def needs_trace(self) -> bool:
         """Whether any term looks inside the network."""
-        return any(name not in ("prediction", "gold") for name in self.weights)
+        return any(TERMS[name].inside for name in self.weights)
 
     @property
     def reaches_logits(self) -> bool:
         """Whether pooler and classifier get a gradient."""
-        return "prediction" in self.weights or "gold" in self.weights
+        return any(TERMS[name].logits for name in self.weights)
 
     @property
     def needs_teacher(self) -> bool:
         """Whether any term looks at the teacher at all."""
-        return any(name != "gold" for name in self.weights)
+        return any(TERMS[name].teacher for name in self.weights)
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
@@ -189,7 +213,7 @@ class Objective:
         if not self.mask_padding:
             mask = torch.ones_like(mask)
         lesson = Lesson(student, teacher, labels, mask, self.norm_scope, match)
-        terms = {name: TERMS[name](lesson) for name in self.weights}
+        terms = {name: TERMS[name].loss(lesson) for name in self.weights}
         total = _total([self.weights[name] * value for name, value in terms.items()])
         if not torch.isfinite(total.detach()):
             broken = {name: value.item() for name, value in terms.items() if not torch.isfinite(value.detach())}

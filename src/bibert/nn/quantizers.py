@@ -282,11 +282,17 @@ def quantize_weight(name: str, weight: Tensor, bits: int) -> Quantized:
     """A linear weight: one scale per output row for `sign`, one per tensor (or group) for the rivals."""
     if name == "sign":
         return binarize_rows(weight)
-    return MEASURED[name](weight, Scope(bits, dims=(-2, -1)))
+    return _measured(name)(weight, Scope(bits, dims=(-2, -1)))
 
 
 def quantize_embedding(name: str, rows: Tensor, bits: int) -> Quantized:
     """Rows of the word embedding: one scale per token in every scheme."""
     if name == "sign":
         return binarize_rows(rows)
-    return MEASURED[name](rows, Scope(bits))
+    return _measured(name)(rows, Scope(bits))
+
+
+def _measured(name: str) -> Callable[[Tensor, Scope], Quantized]:
+    if name not in MEASURED:
+        raise SchemeError(f"there is no quantizer of weights {name!r} in MEASURED; {did_you_mean(name, MEASURED)}")
+    return MEASURED[name]

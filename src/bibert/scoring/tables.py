@@ -52,12 +52,14 @@ class Progress:
         skipped: rows that were left out.
         first_skipped: what was wrong with the first of them.
         share: of the file, from 0 to 1; None where nobody can know.
+        pairs: whether a row had two texts.
     """
 
     rows: int = 0
     skipped: int = 0
     first_skipped: str = ""
     share: float | None = None
+    pairs: bool = False
 
 
 def scorer_of(classifier: "TextClassifier", *, proba: bool = False, prefix: str = "") -> Scorer:
@@ -171,6 +173,7 @@ def score_table(
             if chunk.skipped and not progress.skipped:
                 progress.first_skipped = str(chunk.skipped[0])
             progress.rows += len(chunk.texts)
+            progress.pairs |= any(isinstance(text, tuple) for text in chunk.texts[:1])
             progress.skipped += len(chunk.skipped)
             progress.share = table.share
             watch(progress)

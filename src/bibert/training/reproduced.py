@@ -145,12 +145,19 @@ def markdown(cells: Sequence[Cell], table: Table) -> str:
 
 def printed(scheme: str, task: str, augmented: bool, table: Table) -> float | None:
     """The paper's figure for BERT-base: from `table`, or from its table of GLUE where that one has no such task."""
-    column = "mnli_matched" if task == "mnli" else task
-    for source in (table, TABLE_3 if augmented else TABLE_2):
-        row = source.row(scheme, augmented=augmented and scheme != TEACHER)
-        if row is not None and row.scores.get(column) is not None:
-            return row.scores[column]
-    return None
+    source = _source(scheme, task, augmented, table)
+    return None if source is None else _figure(source, scheme, task, augmented)
+
+
+def _source(scheme: str, task: str, augmented: bool, table: Table) -> Table | None:
+    """The table of the paper that has the figure."""
+    sources = (table, TABLE_3 if augmented else TABLE_2)
+    return next((source for source in sources if _figure(source, scheme, task, augmented) is not None), None)
+
+
+def _figure(table: Table, scheme: str, task: str, augmented: bool) -> float | None:
+    row = table.row(scheme, augmented=augmented and scheme != TEACHER)
+    return None if row is None else row.scores.get("mnli_matched" if task == "mnli" else task)
 
 
 def _schemes(cells: Sequence[Cell], table: Table) -> list[str]:
@@ -184,8 +191,8 @@ def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: Table) -> str:
     """What the figures were paid with, task by task."""
     shapes = sorted({_backbone(cell) for cell in cells})
     lines = [
-        f"Paper: {table.name}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the paper's metric in "
-        "percent, on the dev set, at the best evaluation of the run."
+        f"Paper: {_sources(cells, tasks, table)}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the "
+        "paper's metric in percent, on the dev set, at the best evaluation of the run."
     ]
     for task in tasks:
         students = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER]
@@ -193,6 +200,19 @@ def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: Table) -> str:
         metric = TASKS[task].metrics[0]
         lines.append(f"- {TASKS[task].name} ({metric}): {'; '.join(budgets) or 'the teacher alone'}.")
     return "\n".join(lines)
+
+
+def _sources(cells: Sequence[Cell], tasks: Sequence[str], table: Table) -> str:
+    """The tables of the paper, each with its tasks where there are several."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        for cell in (cell for cell in cells if cell.task == task):
+            source = _source(cell.scheme, task, cell.augmented, table)
+            if source is not None and TASKS[task].name not in found.setdefault(source.name, []):
+                found[source.name].append(TASKS[task].name)
+    if len(found) < 2:
+        return next(iter(found), table.name)
+    return ", ".join(f"{name} for {' and '.join(of)}" for name, of in sorted(found.items()))
 
 
 def _backbone(cell: Cell) -> str:
@@ -206,9 +226,10 @@ def _recipe_in_words(cell: Cell) -> str:
     each = "" if stages == 1 else f"{stages} stages of "
     start = cell.origin.get("start")
     started = f"(begun as {_called(start, cell.scheme)}) " if start else ""
+    mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
     return (
         f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
-        f"learning rate {recipe['learning_rate']:g}, seed {recipe['seed']}"
+        f"learning rate {recipe['learning_rate']:g}, {mean}seed {recipe['seed']}"
     )
 
 

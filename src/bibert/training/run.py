@@ -100,6 +100,9 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
         yield run
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise CheckpointError(f"{path}: is a file; give a folder for the run")
     with locked(folder), full_disk_named(folder):
         if run.holds_something():
             _check_same_request(run, request)
@@ -147,12 +150,19 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
     names = _names_of_known_content(before) & _names_of_known_content(now)
     decisive = next((key for key in changed if key not in names), None)
     if decisive is not None:
-        place = decisive.removesuffix("sha256")  # a name of the same thing says more than its digest
-        key = next(key for key in changed if key == decisive or (place != decisive and key.startswith(place)))
+        key = _telling(decisive, changed)
         raise CheckpointError(
             f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
             "choose another output folder, or delete this one"
         )
+
+
+def _telling(decisive: str, changed: Sequence[str]) -> str:
+    """The changed key that says most: the name of a scheme, or of that whose digest changed."""
+    if decisive.startswith("scheme.") and "scheme.name" in changed:
+        return "scheme.name"
+    place = decisive.removesuffix("sha256")
+    return next(key for key in changed if key == decisive or (place != decisive and key.startswith(place)))
 
 
 def _note_resumption(run: RunFolder) -> None:
