@@ -118,11 +118,12 @@ class _RowsProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
         # The integer product first, each scale once after it: exact in float32 below 2^24 (contract, rule 4).
-        levels = a @ b.transpose(-1, -2)
+        levels = (a @ b.transpose(-1, -2)).to(a.dtype)
         product = levels if scale_b is None else levels * scale_b.transpose(-1, -2)
         if scale_a is not None:
             product = product * scale_a
         ctx.save_for_backward(a, b, scale_a, scale_b, levels if ctx.needs_input_grad[3] else None)
+        ctx.autocast = torch.is_autocast_enabled(a.device.type)
         return product
 
     @staticmethod
@@ -130,13 +131,14 @@ class _RowsProduct(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
         a, b, scale_a, scale_b, levels = ctx.saved_tensors
         grad_a = grad_b = grad_scale = None
-        if ctx.needs_input_grad[0]:
-            grad_a = (gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)) @ b
-        if ctx.needs_input_grad[1] or levels is not None:
-            scaled = gradient if scale_a is None else gradient * scale_a
-            grad_b = scaled.transpose(-1, -2) @ a
-            if levels is not None:
-                grad_scale = (scaled * levels).sum(dim=-2).unsqueeze(-1)
+        with torch.autocast(a.device.type, enabled=ctx.autocast):
+            if ctx.needs_input_grad[0]:
+                grad_a = ((gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)) @ b).to(a.dtype)
+            if ctx.needs_input_grad[1] or levels is not None:
+                scaled = gradient if scale_a is None else gradient * scale_a
+                grad_b = (scaled.transpose(-1, -2) @ a).to(b.dtype)
+                if levels is not None:
+                    grad_scale = (scaled * levels).sum(dim=-2).unsqueeze(-1)
         return grad_a, grad_b, None, grad_scale
 
 

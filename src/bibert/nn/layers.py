@@ -50,7 +50,7 @@ class QuantLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) to (..., out)."""
         if self.quantizer == "none":
-            return super().forward(x)
+            return super().forward(x).to(x.dtype)  # under autocast the product is in fewer bits, nothing else
         rows = self.input_quantizer(x)
         out = quantized_linear(rows, self.quantized_weight())
         if self.twin_weight is not None:

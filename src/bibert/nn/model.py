@@ -6,7 +6,7 @@ Importing this module registers the model with the Auto classes. Making a studen
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,17 +218,22 @@ class BiBertModel(BiBertPreTrainedModel):
             attention_mask = torch.ones_like(input_ids)
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
-        hidden = self.embeddings(input_ids, token_type_ids)
-        kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
-        mask = kept.mask[:, None, None, :]
-        for layer in self.encoder.layer:
-            hidden, inside = layer(hidden, mask)
-            if trace:
-                kept.hidden_states.append(hidden)
-                kept.layers.append(inside)
-        return BiBertModelOutput(
-            last_hidden_state=hidden, pooler_output=self.pooler(hidden), trace=kept if trace else None
-        )
+        with self._precision(input_ids.device.type):
+            hidden = self.embeddings(input_ids, token_type_ids)
+            kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
+            mask = kept.mask[:, None, None, :]
+            for layer in self.encoder.layer:
+                hidden, inside = layer(hidden, mask)
+                if trace:
+                    kept.hidden_states.append(hidden)
+                    kept.layers.append(inside)
+            pooled = self.pooler(hidden)
+        return BiBertModelOutput(last_hidden_state=hidden, pooler_output=pooled, trace=kept if trace else None)
+
+    def _precision(self, device: str) -> AbstractContextManager[None]:
+        """A caller's autocast, but not in eval mode of a student, whose integers must be exact (contract, rule 7)."""
+        is_exact = self.config.quantization.is_quantized and not self.training
+        return torch.autocast(device, enabled=False) if is_exact else nullcontext()
 
 
 class BiBertForSequenceClassification(BiBertPreTrainedModel):
@@ -260,7 +265,7 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)
         pooled = self.dropout(out.pooler_output)
         exact = self.is_exact and not self.training
-        logits = in_float64(self.classifier, pooled) if exact else self.classifier(pooled)
+        logits = in_float64(self.classifier, pooled) if exact else self.classifier(pooled).to(pooled.dtype)
         loss = None if labels is None else label_loss(logits, labels)
         return BiBertOutput(loss=loss, logits=logits, trace=out.trace)
 

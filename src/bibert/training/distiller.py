@@ -59,8 +59,9 @@ class DistillTrainer(BertTrainer):
             return (outputs.loss, outputs) if return_outputs else outputs.loss
         texts = {name: value for name, value in inputs.items() if name != "labels"}
         trace = self.objective.needs_trace
-        student = model(**texts, trace=trace)
-        taught = self.teacher(texts, trace) if self.objective.needs_teacher else student
+        with self.precision():
+            student = model(**texts, trace=trace)
+            taught = self.teacher(texts, trace) if self.objective.needs_teacher else student
         loss = self.objective(student, taught, inputs["labels"], self.match)
         self.note_terms(loss.terms)
         return (loss.total, student) if return_outputs else loss.total

@@ -1,6 +1,7 @@
 """The teacher: a full-precision BERT fine-tuned on labelled text."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ class TeacherTrainer(BertTrainer):
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
         """The model's own loss: cross-entropy, or mean squared error for scores."""
-        outputs = model(**inputs)
+        with self.precision() if model.training else nullcontext():
+            outputs = model(**inputs)
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
 

@@ -99,6 +99,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             )
         return norm
 
+    def precision(self) -> AbstractContextManager[None]:
+        """In which the products of a training step are computed; an evaluation is never inside."""
+        return torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16")
+
     def note_terms(self, terms: Mapping[str, Tensor]) -> None:
         """Add the loss terms of one batch to the means of the next log line."""
         for name, value in terms.items():
