@@ -1,6 +1,7 @@
 """Sizes and FLOPs by the rules: the figures of the paper that follow from them, and those that do not."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -207,3 +208,11 @@ def test_an_input_that_the_positions_cannot_hold_is_refused(tokens):
 def test_a_scheme_that_keeps_a_structure_is_refused(count):
     with pytest.raises(SchemeError, match=r"keeps mha and pooler in full precision, which the paper's rules do not"):
         count(BASE, get_scheme("baseline(kept=mha+pooler)"))
+
+
+@pytest.mark.parametrize("tensor", ["weight", "embedding"])
+def test_a_quantizer_whose_scales_nobody_counted_is_named(tensor):
+    unknown = replace(SCHEMES["bibert"])
+    object.__setattr__(unknown, tensor, "mine")  # a row of one's own whose quantizer is not in the tables yet
+    with pytest.raises(SchemeError, match="scheme 'bibert': nothing says how many scales 'mine' has"):
+        count_scales(BASE, unknown)

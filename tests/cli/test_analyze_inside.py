@@ -135,7 +135,7 @@ def test_a_student_that_becomes_its_teacher_moves_towards_it(bibert, student, tm
 @pytest.mark.parametrize(
     ("command", "words", "message"),
     [
-        ("entropy", ["missing"], "has no probe.jsonl"),
+        ("entropy", ["missing"], "or give texts (--text, --texts) to look into a trained model"),
         ("direction", ["missing"], "has no probe.jsonl"),
         ("direction", ["missing", "--text", "a"], "go together"),
         ("direction", ["one", "--text", "a", "--teacher", "t"], "needs two or more"),

@@ -57,6 +57,12 @@ def test_the_table_says_accuracy_and_the_line_before_it_of_what(bibert, packed_f
     assert head == ["model", "accuracy", "macro f1", "where"]
 
 
+def test_rows_with_two_texts_are_counted_as_pairs(bibert, packed_file, tmp_path, capsys):
+    (tmp_path / "pairs.csv").write_text("premise,hypothesis,label\ndull,fine,positive\nfine,dull,negative\n")
+    assert bibert("evaluate", tmp_path / "pairs.csv", "--model", packed_file) == 0
+    assert "on 2 pairs of pairs.csv" in capsys.readouterr().err
+
+
 def test_the_model_in_the_package_is_scored_by_its_name(figures, tmp_path):
     rows = tmp_path / "two.csv"
     rows.write_text('text,label\n"a gorgeous, witty film",positive\na waste of time,negative\n')

@@ -160,6 +160,11 @@ def test_standard_input_can_be_a_table(predict, stdin):
     assert list(json.loads(out)) == ["body", "reply", "label", "score"]
 
 
+def test_rows_with_two_texts_are_counted_as_pairs(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("premise,hypothesis\ndull,fine\nfine,dull\n")
+    assert predict("-i", tmp_path / "in.csv", "-o", tmp_path / "out.csv")[2].endswith("out.csv: 2 pairs\n")
+
+
 def test_parquet_goes_to_parquet(predict, tmp_path, answers):
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "n": [1, 2, 3, 4, 5]}), tmp_path / "in.parquet")
     assert predict("-i", tmp_path / "in.parquet", "-o", tmp_path / "out.parquet", "--proba")[0] == 0

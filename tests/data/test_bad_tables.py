@@ -50,6 +50,12 @@ CASES = {
     "header of empty names": Case("a.csv", b",\n1,2\n", ":1", "no column has a name"),
     "no label column": Case("a.csv", b"text,other\na,b\n", ":1", "no label column among 'text', 'other'"),
     "no text column": Case("a.csv", b"foo,label\na,b\n", ":1", "no text column among 'foo', 'label'"),
+    "a text and a pair": Case(
+        "a.csv",
+        b"sentence,premise,hypothesis,label\na,b,c,1\n",
+        ":1",
+        "'sentence' may be the text, or 'premise' and 'hypothesis' a pair; say which: --text-column sentence, or",
+    ),
     "no header, long text": Case("a.csv", b'"' + b"long " * 500 + b'\n",1\n', ":1", "long long lo...'"),
     "no header": Case("a.csv", b"good film,1\nbad film,0\n", ":1", "add a header line"),
     "missing asked column": Case("a.csv", GOOD, ":1", "no column 'txt' among 'text', 'label'", {"text": "txt"}),

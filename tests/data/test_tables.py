@@ -126,7 +126,11 @@ def test_an_unnamed_column_is_passed_over(write):
 
 HEADERS = {
     "single": ("Review,Sentiment", Columns("Review", "", "Sentiment")),
-    "pair before single": ("sentence,PREMISE,hypothesis,label", Columns("PREMISE", "hypothesis", "label")),
+    "pair": ("id,PREMISE,hypothesis,label", Columns("PREMISE", "hypothesis", "label")),
+    "half a pair has the name of a text": (
+        "question,sentence,label",
+        Columns("question", "sentence", "label"),
+    ),
     "question and answer": ("id,question,answer,class", Columns("question", "answer", "class")),
     "label before score": ("score,text,label", Columns("text", "", "label")),
 }

@@ -14,7 +14,7 @@ from bibert.nn.schemes import SCHEMES
 
 SAME_DEPTH = LayerMatch(1, None)
 LABELS = torch.tensor([0, 2, 1])
-INSIDE = [name for name in TERMS if name not in ("prediction", "gold")]
+INSIDE = [name for name, term in TERMS.items() if term.inside]
 
 Make = Callable[..., BiBertOutput]
 Model = Callable[..., BiBertForSequenceClassification]

@@ -247,3 +247,21 @@ def test_dequantize_multiplies_once(values):
     levels = torch.tensor([[-1.0, 0.0, 1.0]]).expand(5, 3)
     scale = torch.from_numpy(values)[:, None]
     assert torch.equal(fn.dequantize(Quantized(levels, scale)), levels * scale)
+
+
+def test_under_autocast_a_product_of_few_channels_has_the_same_integers_and_nearly_the_same_gradients():
+    rows, weight = random_signs(7, 192), random_signs(5, 192, seed=1)
+    scale, upstream = torch.rand(5, 1) + 0.5, torch.randn(7, 5)
+    found = []
+    for autocast in (False, True):
+        a, b = rows.clone().requires_grad_(), weight.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            product = fn.rows_product(Quantized(a), Quantized(b, scale))
+        product.backward(upstream)
+        found.append((product, a.grad, b.grad))
+    (exact, *exact_gradients), (product, *gradients) = found
+    assert torch.equal(product, exact)
+    for gradient, expected in zip(gradients, exact_gradients, strict=True):
+        assert gradient.dtype == torch.float32
+        assert not torch.equal(gradient, expected)  # it was computed in fewer bits
+        torch.testing.assert_close(gradient, expected, rtol=2**-6, atol=2**-5)

@@ -205,3 +205,22 @@ def test_a_configuration_takes_a_scheme_by_name_as_values_or_as_itself():
     assert BiBertConfig(hidden_size=312, num_attention_heads=12).head_size == 26
     with pytest.raises(SchemeError, match="no scheme 'bibrt'; did you mean 'bibert'"):
         BiBertConfig(scheme="bibrt")
+
+
+@pytest.mark.parametrize("scheme", ["bibert", "bibert_plus", "baseline"])
+def test_a_callers_autocast_changes_no_bit_of_a_student_in_eval_mode(new_model, new_batch, scheme):
+    student, batch = binarize(new_model(), scheme), new_batch((9, 4))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        cast = student.eval()(**batch).logits
+    with torch.no_grad():
+        assert torch.equal(cast, student(**batch).logits)
+
+
+@pytest.mark.parametrize("scheme", ["full_precision", "bibert"])
+def test_under_autocast_only_the_products_are_in_fewer_bits(new_model, new_batch, scheme):
+    model = new_model(scheme=scheme).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(**new_batch((9, 4)), trace=True)
+    layer = output.trace.layers[0]
+    kept = (output.logits, *output.trace.hidden_states, layer.query, layer.scores, layer.context, layer.mha)
+    assert {tensor.dtype for tensor in kept} == {torch.float32}

@@ -249,3 +249,9 @@ def test_an_unknown_quantizer_is_refused_with_the_closest_name():
 def test_a_weight_has_one_scale_per_row_or_per_tensor(name, scales):
     assert quantize_weight(name, normal(5, 8), 2).scale.shape == scales
     assert quantize_embedding(name, normal(2, 5, 8), 2).scale.shape == (2, 5, 1)
+
+
+@pytest.mark.parametrize("quantize", [quantize_weight, quantize_embedding])
+def test_an_unknown_quantizer_of_weights_is_refused_with_what_is_meant(quantize):
+    with pytest.raises(SchemeError, match=r"no quantizer of weights 'twm' in MEASURED; did you mean 'twn'\?"):
+        quantize("twm", torch.ones(2, 2), 1)

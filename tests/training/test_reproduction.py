@@ -98,6 +98,7 @@ def test_the_table_sets_ours_beside_the_papers(output):
     assert line.endswith("| 88.7 |")
     assert " to " in line  # two seeds
     assert next(line for line in table.splitlines() if "`bibert_plus`" in line).endswith("| – |")
+    assert "Paper: Table 1 (ablation), BERT-base" in table
     assert "2 x 32" in table
     assert "4 steps of 16 texts" in table
 
@@ -236,6 +237,20 @@ def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table
     assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == 33.6
     assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) is None
     assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == 66.1
+
+
+def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(output):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    other = replace(cell, task="stsb", metrics={"dev_spearman": 0.1})
+    assert "Paper: Table 1 (ablation) for SST-2, Table 2 " in markdown([cell, other], TABLE_1)
+    assert " for STS-B, BERT-base" in markdown([cell, other], TABLE_1)
+
+
+def test_the_budget_says_when_a_running_mean_was_scored(output):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    averaged = replace(cell, recipe={**cell.recipe, "average": 0.99})
+    assert "a running mean of the weights (0.99), seed 1" in markdown([averaged], TABLE_1)
+    assert "running mean" not in markdown([cell], TABLE_1)
 
 
 def test_the_score_is_the_papers_metric_of_the_task():

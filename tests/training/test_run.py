@@ -58,12 +58,21 @@ def test_a_run_names_every_commit_that_went_on_with_it(tmp_path: Path, monkeypat
     assert _commits(notes) == "one, two"
 
 
+@pytest.mark.parametrize("place", ["file", "file/run"])
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, place: str):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match=rf"{tmp_path / 'file'}: is a file"), opened(tmp_path / place, REQUEST):
+        pytest.fail("there is no such folder")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"recipe": {"seed": 7, "weights": {}}}, "recipe.seed was 42, now 7"),
         ({"recipe": {"seed": 42, "weights": {"gold": 0.5}}}, r"recipe.weights.gold was None, now 0.5"),
         ({"command": "finetune"}, "command was 'distill', now 'finetune'"),
+        ({"scheme": get_scheme("baseline").to_dict()}, "scheme.name was None, now 'baseline'"),
     ],
 )
 def test_another_request_in_the_same_folder_is_refused(tmp_path: Path, changed: dict, message: str):

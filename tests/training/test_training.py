@@ -215,7 +215,7 @@ def test_another_recipe_scheme_or_teacher_in_the_same_folder_is_refused(
 ):
     with pytest.raises(CheckpointError, match=r"recipe\.learning_rate was 0\.01, now 0\.5"):
         distill(teacher, "bibert", data, student, replace(STUDENT, learning_rate=0.5))
-    with pytest.raises(CheckpointError, match=r"scheme\.attention was 'bool', now 'sign'"):
+    with pytest.raises(CheckpointError, match=r"scheme\.name was 'bibert', now 'baseline'"):
         distill(teacher, "baseline", data, student, STUDENT)
     with pytest.raises(CheckpointError, match=r"teacher\.name was .*teacher.*, now .*start"):
         distill(start, "bibert", data, student, STUDENT)

@@ -1,0 +1,53 @@
+"""Training with products in bfloat16: only training steps are, weights and scores are as exact as ever."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bibert.data.examples import TextData
+from bibert.nn.loading import load_classifier
+from bibert.nn.model import BiBertForSequenceClassification
+from bibert.training.distiller import distill
+from bibert.training.evaluate import evaluate
+from bibert.training.recipe import Recipe
+from bibert.training.teacher import finetune
+
+RECIPE = Recipe(
+    learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1, precision="bfloat16"
+)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, bool]]:
+    """Of every forward pass of a classifier: whether it was of training, and whether under autocast."""
+    seen: set[tuple[bool, bool]] = set()
+    forward = BiBertForSequenceClassification.forward
+
+    def watched(self, *args, **kwargs):
+        seen.add((self.training, torch.is_autocast_enabled("cpu")))
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(BiBertForSequenceClassification, "forward", watched)
+    return seen
+
+
+def test_a_student_learns_and_its_scores_are_those_of_float32(teacher: Path, data: TextData, tmp_path: Path, passes):
+    metrics = distill(teacher, "bibert", data, tmp_path, RECIPE)
+    teaching = (False, True)  # the teacher, who is in eval mode, in a training step
+    assert passes == {(True, True), teaching, (False, False)}
+    classifier = load_classifier(tmp_path / "model")
+    assert evaluate(classifier, data.dev["dev"], data.metrics, RECIPE.max_length)["accuracy"] == metrics["dev_accuracy"]
+    assert {value.dtype for value in classifier.model.state_dict().values()} == {torch.float32}
+    assert metrics["dev_accuracy"] > 0.7
+
+
+def test_a_teacher_is_scored_in_float32(start: Path, data: TextData, teacher_recipe: Recipe, tmp_path: Path, passes):
+    finetune(start, data, tmp_path, replace(teacher_recipe, precision="bfloat16", max_steps=4, eval_every=2))
+    assert passes == {(True, True), (False, False)}
+
+
+def test_without_it_nothing_is_under_autocast(teacher: Path, data: TextData, tmp_path: Path, passes):
+    distill(teacher, "bibert", data, tmp_path, replace(RECIPE, precision="float32", max_steps=2, eval_every=2))
+    assert passes == {(True, False), (False, False)}
