@@ -3,7 +3,8 @@
 1. Padding: the same rows padded to the longest of the batch (length-grouped batches) and to a fixed 64 tokens.
 2. Distillation: teacher forward, student forward and backward and losses, against a full-precision fine-tuning
    step (forward and backward) on the same batch; once without and once with the optimizer's update.
-3. A look into the student (`bibert distill --probe-every`) on its 32 texts, against a distillation step.
+3. Products in bfloat16 (`--set precision=bfloat16`) against float32, for fine-tuning and for distillation.
+4. A look into the student (`bibert distill --probe-every`) on its 32 texts, against a distillation step.
 
 Every round runs each variant once, so that a slow moment of the machine hits all of them; the figures are medians of
 the ratios of one round. Peak memory is that of a process that runs one variant alone.
@@ -36,8 +37,8 @@ from bibert.nn.schemes import get_scheme
 from bibert.training.distiller import FrozenTeacher
 from bibert.training.optimizer import make_optimizer
 from bibert.training.probe import Probe, probe_batch
-from bibert.training.recipe import Recipe
-from bibert.training.trainer import dropout_overrides
+from bibert.training.recipe import Precision, Recipe
+from bibert.training.trainer import dropout_overrides, products_in
 
 RESULTS = Path(__file__).parent / "results" / "training_step.json"
 FIXED_LENGTH = 64
@@ -73,21 +74,25 @@ def prepare(checkpoint: Path, glue: Path, seed: int) -> Bench:
 Step = Callable[[int], None]
 
 
-def finetune_step(bench: Bench, update: bool) -> Step:
+def finetune_step(bench: Bench, update: bool, precision: Precision = "float32") -> Step:
     """Forward and backward of the full-precision model."""
     model = load_classifier(bench.checkpoint, ("negative", "positive"), dropout_overrides(RECIPE)).model.train()
     optimizer = make_optimizer(model, RECIPE)
 
     def step(number: int) -> None:
         optimizer.zero_grad()
-        model(**bench.batch(number, None)).loss.backward()
+        with products_in(precision, "cpu"):
+            loss = model(**bench.batch(number, None)).loss
+        loss.backward()
         if update:
             optimizer.step()
 
     return step
 
 
-def distill_step(bench: Bench, scheme: str, update: bool, pad_to: int | None = None) -> Step:
+def distill_step(
+    bench: Bench, scheme: str, update: bool, pad_to: int | None = None, precision: Precision = "float32"
+) -> Step:
     """Teacher forward, student forward and backward, losses."""
     classifier = load_classifier(bench.checkpoint, ("negative", "positive"), dropout_overrides(RECIPE))
     teacher = FrozenTeacher(classifier.model)
@@ -100,8 +105,9 @@ def distill_step(bench: Bench, scheme: str, update: bool, pad_to: int | None = N
         batch = bench.batch(number, pad_to)
         labels = batch.pop("labels")
         optimizer.zero_grad()
-        loss = objective(student(**batch, trace=True), teacher(batch, trace=True), labels, match)
-        loss.total.backward()
+        with products_in(precision, "cpu"):
+            learned, taught = student(**batch, trace=True), teacher(batch, trace=True)
+        objective(learned, taught, labels, match).total.backward()
         if update:
             optimizer.step()
 
@@ -126,6 +132,8 @@ VARIANTS: dict[str, Callable[[Bench], Step]] = {
     "finetune, with update": lambda bench: finetune_step(bench, update=True),
     "bibert": lambda bench: distill_step(bench, "bibert", update=False),
     "bibert, with update": lambda bench: distill_step(bench, "bibert", update=True),
+    "finetune, bfloat16": lambda bench: finetune_step(bench, update=True, precision="bfloat16"),
+    "bibert, bfloat16": lambda bench: distill_step(bench, "bibert", update=True, precision="bfloat16"),
     "bibert, fixed 64": lambda bench: distill_step(bench, "bibert", update=False, pad_to=FIXED_LENGTH),
     "baseline": lambda bench: distill_step(bench, "baseline", update=False),
     "look": lambda bench: probe_look(bench, "bibert"),
@@ -134,6 +142,8 @@ RATIOS = {
     "bibert distillation / fine-tuning": ("bibert", "finetune"),
     "the same with the optimizer's update": ("bibert, with update", "finetune, with update"),
     "baseline distillation / fine-tuning": ("baseline", "finetune"),
+    "fine-tuning in float32 / with products in bfloat16, with update": ("finetune, with update", "finetune, bfloat16"),
+    "bibert distillation in float32 / in bfloat16, with update": ("bibert, with update", "bibert, bfloat16"),
     "samples/s with dynamic padding / fixed to 64": ("bibert, fixed 64", "bibert"),
     "a look into the student / a step of its distillation": ("look", "bibert, with update"),
 }

@@ -62,7 +62,7 @@ def other_settings(cell):
         yield f"dropout {cell.recipe['dropout']:g}"
     if cell.augmented:
         yield "variants of the texts"
-    if cell.origin["start"]:
+    if cell.origin["start"] and cell.origin["start"]["sha256"] == cell.origin["teacher_sha256"]:
         yield f"taught by its start, {cell.origin['start']['scheme']}"
 
 

@@ -127,6 +127,7 @@ def test_an_unnamed_column_is_passed_over(write):
 HEADERS = {
     "single": ("Review,Sentiment", Columns("Review", "", "Sentiment")),
     "pair": ("id,PREMISE,hypothesis,label", Columns("PREMISE", "hypothesis", "label")),
+    "pair beside a title": ("title,question,answer,label", Columns("question", "answer", "label")),
     "half a pair has the name of a text": (
         "question,sentence,label",
         Columns("question", "sentence", "label"),

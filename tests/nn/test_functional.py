@@ -249,6 +249,15 @@ def test_dequantize_multiplies_once(values):
     assert torch.equal(fn.dequantize(Quantized(levels, scale)), levels * scale)
 
 
+def test_the_gradients_of_a_product_are_computed_in_the_type_of_its_forward_pass():
+    a, b = torch.randn(3, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
+    upstream = torch.randn(3, 4)
+    with torch.autocast("cpu", torch.float16):  # bfloat16 would be the default
+        fn.rows_product(Quantized(a), Quantized(b)).backward(upstream)
+    assert torch.equal(a.grad, (upstream.half() @ b.detach().half()).float())
+    assert torch.equal(b.grad, (upstream.T.half() @ a.detach().half()).float())
+
+
 def test_under_autocast_a_product_of_few_channels_has_the_same_integers_and_nearly_the_same_gradients():
     rows, weight = random_signs(7, 192), random_signs(5, 192, seed=1)
     scale, upstream = torch.rand(5, 1) + 0.5, torch.randn(7, 5)

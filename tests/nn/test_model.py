@@ -218,9 +218,10 @@ def test_a_callers_autocast_changes_no_bit_of_a_student_in_eval_mode(new_model, 
 
 @pytest.mark.parametrize("scheme", ["full_precision", "bibert"])
 def test_under_autocast_only_the_products_are_in_fewer_bits(new_model, new_batch, scheme):
-    model = new_model(scheme=scheme).train()
+    model = new_model(scheme=scheme, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
     with torch.autocast("cpu", torch.bfloat16):
         output = model(**new_batch((9, 4)), trace=True)
+    assert not torch.equal(output.logits, model(**new_batch((9, 4))).logits)
     layer = output.trace.layers[0]
     kept = (output.logits, *output.trace.hidden_states, layer.query, layer.scores, layer.context, layer.mha)
     assert {tensor.dtype for tensor in kept} == {torch.float32}

@@ -263,9 +263,9 @@ def test_a_generator_gives_an_iterator(classifier):
 
 
 def test_an_option_without_such_a_value_is_refused(classifier):
-    with pytest.raises(EngineError, match="top_k is 0, must be 1 or more, or None for all 3 labels"):
+    with pytest.raises(EngineError, match="top_k is 0, must be a whole number of 1 or more, or None for all 3 labels"):
         classifier(TEXTS, top_k=0)
-    with pytest.raises(EngineError, match="top_k is '2', must be 1 or more"):
+    with pytest.raises(EngineError, match="top_k is '2', must be a whole number"):
         classifier(TEXTS, top_k="2")
     with pytest.raises(EngineError, match=r"inputs: 5 \(int\) is not a text or a list of texts"):
         classifier(5)

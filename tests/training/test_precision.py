@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
 from bibert.nn.loading import load_classifier
@@ -46,6 +47,23 @@ def test_a_student_learns_and_its_scores_are_those_of_float32(teacher: Path, dat
 def test_a_teacher_is_scored_in_float32(start: Path, data: TextData, teacher_recipe: Recipe, tmp_path: Path, passes):
     finetune(start, data, tmp_path, replace(teacher_recipe, precision="bfloat16", max_steps=4, eval_every=2))
     assert passes == {(True, True), (False, False)}
+
+
+class Stop(TrainerCallback):
+    """Ends a run in the middle of it, behind a checkpoint."""
+
+    def on_step_begin(self, args, state, control, **kwargs):  # noqa: ARG002
+        if state.global_step == 5:
+            raise KeyError("stopped")
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_weights(teacher: Path, data: TextData, tmp_path: Path, weights_of):
+    recipe = replace(RECIPE, max_steps=8)
+    distill(teacher, "bibert", data, tmp_path / "whole", recipe)
+    with pytest.raises(KeyError, match="stopped"):
+        distill(teacher, "bibert", data, tmp_path / "stopped", recipe, callbacks=[Stop()])
+    distill(teacher, "bibert", data, tmp_path / "stopped", recipe)
+    assert weights_of(tmp_path / "stopped" / "model") == weights_of(tmp_path / "whole" / "model")
 
 
 def test_without_it_nothing_is_under_autocast(teacher: Path, data: TextData, tmp_path: Path, passes):

@@ -246,11 +246,17 @@ def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(ou
     assert " for STS-B, BERT-base" in markdown([cell, other], TABLE_1)
 
 
-def test_the_budget_says_when_a_running_mean_was_scored(output):
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"average": 0.99}, "a running mean of the weights (0.99), "),
+        ({"precision": "bfloat16"}, "products in bfloat16, "),
+    ],
+)
+def test_the_budget_says_what_is_unusual_in_a_recipe(output, changes, said):
     (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
-    averaged = replace(cell, recipe={**cell.recipe, "average": 0.99})
-    assert "a running mean of the weights (0.99), seed 1" in markdown([averaged], TABLE_1)
-    assert "running mean" not in markdown([cell], TABLE_1)
+    assert f"{said}seed 1" in markdown([replace(cell, recipe=cell.recipe | changes)], TABLE_1)
+    assert said not in markdown([cell], TABLE_1)
 
 
 def test_the_score_is_the_papers_metric_of_the_task():

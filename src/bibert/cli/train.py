@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STUDENT_REMEDY = "it needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
 TEACHER_REMEDY = (
-    "nothing can be learned from it; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
+    "a student will hardly be better; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
     "then --teacher-recipe longer.toml and another -o), or give another checkpoint"
 )
 

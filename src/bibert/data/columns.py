@@ -25,7 +25,7 @@ class Columns:
     label: str = ""
 
 
-# Tried in order; a table that has both names of a pair holds pairs.
+# Tried in order; a table that has both names of a pair holds pairs, unless it has one of the clear names too.
 PAIR_NAMES = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -44,6 +44,7 @@ TEXT_NAMES = (
     "text", "sentence", "review", "content", "comment", "tweet", "message", "document", "body", "utterance", "input",
     "question", "query", "headline", "title",
 )  # fmt: skip
+CLEAR_NAMES = ("text", "sentence", "review")
 LABEL_NAMES = (
     "label", "labels", "gold_label", "class", "target", "score", "category", "sentiment", "rating", "stars", "intent",
     "topic", "is_duplicate", "similarity", "y",
@@ -76,13 +77,14 @@ def find_text_columns(table: Table, wanted: Columns) -> Columns:
     text, pair = _given(table, wanted.text), _given(table, wanted.pair)
     if not text:
         first, second = next(((a, b) for a, b in PAIR_NAMES if a in by_lower and b in by_lower), ("", ""))
-        single = _first_known(by_lower, [name for name in TEXT_NAMES if name not in (first, second)])
-        if first and single and not pair:
+        taken = (first, second, wanted.label.lower())
+        clear = _first_known(by_lower, [name for name in CLEAR_NAMES if name not in taken])
+        if first and clear and not pair:
             raise DataError(
-                f"{table.top}: {single!r} may be the text, or {by_lower[first]!r} and {by_lower[second]!r} a pair; say "
-                f"which: --text-column {single}, or --text-column {by_lower[first]} --pair-column {by_lower[second]}"
+                f"{table.top}: {clear!r} may be the text, or {by_lower[first]!r} and {by_lower[second]!r} a pair; say "
+                f"which: --text-column {clear}, or --text-column {by_lower[first]} --pair-column {by_lower[second]}"
             )
-        text = by_lower.get(first, "") or single
+        text = by_lower.get(first, "") or _first_known(by_lower, TEXT_NAMES)
         pair = pair or by_lower.get(second, "")
     if not text:
         raise _unknown_column(table, "text", TEXT_NAMES)

@@ -123,7 +123,8 @@ class _RowsProduct(torch.autograd.Function):
         if scale_a is not None:
             product = product * scale_a
         ctx.save_for_backward(a, b, scale_a, scale_b, levels if ctx.needs_input_grad[3] else None)
-        ctx.autocast = torch.is_autocast_enabled(a.device.type)
+        device = a.device.type
+        ctx.autocast = {"dtype": torch.get_autocast_dtype(device), "enabled": torch.is_autocast_enabled(device)}
         return product
 
     @staticmethod
@@ -131,7 +132,7 @@ class _RowsProduct(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
         a, b, scale_a, scale_b, levels = ctx.saved_tensors
         grad_a = grad_b = grad_scale = None
-        with torch.autocast(a.device.type, enabled=ctx.autocast):
+        with torch.autocast(a.device.type, **ctx.autocast):
             if ctx.needs_input_grad[0]:
                 grad_a = ((gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)) @ b).to(a.dtype)
             if ctx.needs_input_grad[1] or levels is not None:

@@ -215,8 +215,9 @@ class TextClassifier:
     def _answer(self, top_k: int | EllipsisType | None) -> Callable[[Floats], Answer]:
         if isinstance(top_k, EllipsisType):
             return lambda scores: best(self.labels, scores)
-        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-            raise EngineError(f"top_k is {top_k!r}, must be 1 or more, or None for all {len(self.labels)} labels")
+        if top_k is not None and (not isinstance(top_k, int | np.integer) or top_k < 1):
+            every = f"None for all {len(self.labels)} labels"
+            raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
         return lambda scores: ranked(self.labels, scores, top_k)
 
     def _scores(self, rows: Iterable[Row], score: Callable[[NDArray[Any]], Floats], window: int) -> Iterator[Floats]:

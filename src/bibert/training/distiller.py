@@ -59,7 +59,7 @@ class DistillTrainer(BertTrainer):
             return (outputs.loss, outputs) if return_outputs else outputs.loss
         texts = {name: value for name, value in inputs.items() if name != "labels"}
         trace = self.objective.needs_trace
-        with self.precision():
+        with self.precision(model):
             student = model(**texts, trace=trace)
             taught = self.teacher(texts, trace) if self.objective.needs_teacher else student
         loss = self.objective(student, taught, inputs["labels"], self.match)

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
+Precision = Literal["float32", "bfloat16"]
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no greater one
 # Fields, what holds for them, and the same in words.
@@ -58,8 +59,8 @@ class Recipe:
         log_every: optimizer steps between lines of the log.
         patience: stop after this many evaluations without a better one; 0 for never.
         average: decay of a running mean of the weights, which is evaluated and saved in their place; 0 for none.
-        precision: of the matrix products of a training step; `bfloat16` is faster on processors that have it.
-            Everything else, and every evaluation, is in float32.
+        precision: of the products of both networks in a training step; `bfloat16` is faster on processors that
+            have it. Losses, updates and evaluations are in float32.
         seed: of everything random.
         norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
         mask_padding: leave padding tokens out of the distillation terms.
@@ -83,7 +84,7 @@ class Recipe:
     log_every: int = 20
     patience: int = 0
     average: float = 0.0
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     seed: int = 42
     norm_scope: Literal["sample", "batch"] = "sample"
     mask_padding: bool = True

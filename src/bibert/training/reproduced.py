@@ -227,9 +227,10 @@ def _recipe_in_words(cell: Cell) -> str:
     start = cell.origin.get("start")
     started = f"(begun as {_called(start, cell.scheme)}) " if start else ""
     mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
+    products = "products in bfloat16, " if recipe.get("precision") == "bfloat16" else ""
     return (
         f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
-        f"learning rate {recipe['learning_rate']:g}, {mean}seed {recipe['seed']}"
+        f"learning rate {recipe['learning_rate']:g}, {mean}{products}seed {recipe['seed']}"
     )
 
 

@@ -1,7 +1,6 @@
 """The teacher: a full-precision BERT fine-tuned on labelled text."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ class TeacherTrainer(BertTrainer):
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
         """The model's own loss: cross-entropy, or mean squared error for scores."""
-        with self.precision() if model.training else nullcontext():
+        with self.precision(model):
             outputs = model(**inputs)
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 

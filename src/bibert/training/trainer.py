@@ -28,7 +28,7 @@ from bibert.training.averaging import RunningMean
 from bibert.training.checkpoints import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
 from bibert.training.interruption import Interruption
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
-from bibert.training.recipe import Recipe
+from bibert.training.recipe import Precision, Recipe
 from bibert.training.run import size_in_bytes
 
 KEPT_CHECKPOINTS = 2  # the newest and the one before; the best one is kept besides
@@ -99,9 +99,9 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             )
         return norm
 
-    def precision(self) -> AbstractContextManager[None]:
-        """In which the products of a training step are computed; an evaluation is never inside."""
-        return torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16")
+    def precision(self, model: Any) -> AbstractContextManager[None]:
+        """In which the products of the networks are computed: as the recipe says in training, exactly otherwise."""
+        return products_in(self.recipe.precision if model.training else "float32", self.args.device.type)
 
     def note_terms(self, terms: Mapping[str, Tensor]) -> None:
         """Add the loss terms of one batch to the means of the next log line."""
@@ -196,6 +196,11 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         return {name.removeprefix("eval_"): results[name] for name in self.data.reported_metrics()}
 
 
+def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:
+    """Inside, products of networks are computed in `precision`; the backward pass takes what the forward pass had."""
+    return torch.autocast(device, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
 @dataclass(frozen=True)
 class TrainingData:
     """Encoded texts, and the metrics by which the best model is chosen: the first one, on the first dev split."""
@@ -269,6 +274,11 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     if recipe.batch_size % processes:
         raise RecipeError(
             f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes that share it"
+        )
+    if arguments.n_gpu > 1 and recipe.precision != "float32":  # DataParallel would compute in float16
+        raise RecipeError(
+            f"recipe: precision is {recipe.precision}, but one process would share {arguments.n_gpu} GPUs; start one "
+            f"for each: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
         )
     arguments.per_device_train_batch_size = recipe.batch_size // processes
     return arguments
