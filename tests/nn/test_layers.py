@@ -85,6 +85,16 @@ def test_a_value_outside_the_grid_is_an_error_with_both_numbers(value, shown):
         exact_layer_norm(x, torch.ones(4), torch.zeros(4), EPS)
 
 
+def test_a_row_that_is_not_needed_may_hold_anything_and_changes_no_other():
+    x = torch.randn(3, 4)
+    expected = exact_layer_norm(x, torch.ones(4), torch.zeros(4), EPS)
+    needed = torch.tensor([True, False, True])
+    for value in (600.0, 1e30, float("inf"), float("nan")):
+        x[1, 2] = value
+        found = exact_layer_norm(x, torch.ones(4), torch.zeros(4), EPS, needed=needed)
+        assert torch.equal(found[needed], expected[needed])
+
+
 def test_the_largest_values_of_the_grid_do_not_overflow():
     largest = float(np.nextafter(np.float32(512), np.float32(0)))
     x = np.full((1, 4096), largest, np.float32)

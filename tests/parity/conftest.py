@@ -52,6 +52,10 @@ class Pair:
         with torch.no_grad():
             return self.network(**{name: torch.from_numpy(array) for name, array in batch.items()}).logits.numpy()
 
+    def packed_again(self) -> "Pair":
+        """The network as it is now, after something in it was changed."""
+        return Pair(self.network, _packed(self.network))
+
 
 @pytest.fixture(scope="session")
 def new_pair() -> Callable[..., Pair]:
@@ -60,10 +64,7 @@ def new_pair() -> Callable[..., Pair]:
     def make(seed: int, parts: Mapping[str, Any] = MappingProxyType({}), **shape: int) -> Pair:
         random = torch.Generator().manual_seed(seed)
         network = _new_network(random, replace(get_scheme("bibert"), **parts), SHAPE | shape)
-        config = config_of(network.config)
-        labels = tuple(f"label {index}" for index in range(config.labels))
-        packed = PackedModel.from_tensors(config, labels, config.positions, tensors_of(network), b"{}", {})
-        return Pair(network, packed)
+        return Pair(network, _packed(network))
 
     return make
 
@@ -107,6 +108,12 @@ def assert_same_bits() -> Callable[[np.ndarray, np.ndarray], None]:
         np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32))
 
     return check
+
+
+def _packed(network: BiBertForSequenceClassification) -> PackedModel:
+    config = config_of(network.config)
+    labels = tuple(f"label {index}" for index in range(config.labels))
+    return PackedModel.from_tensors(config, labels, config.positions, tensors_of(network), b"{}", {})
 
 
 @torch.no_grad()

@@ -148,9 +148,9 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertSelfOutput(config)
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
-        """(B, T, C) to (B, T, C)."""
+    def forward(self, hidden: Tensor, mask: Tensor, needed: Tensor | None = None) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C); `needed` (B, T) as in `exact_layer_norm`."""
         trace = self.self(hidden, mask)
         mha = self.output.project(trace)
         trace.mha = mha
-        return self.output.LayerNorm(self.output.dropout(mha) + hidden), trace
+        return self.output.LayerNorm(self.output.dropout(mha) + hidden, needed), trace

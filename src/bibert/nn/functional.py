@@ -271,17 +271,28 @@ def bi_attention(
     return AttentionResult(bamm(Quantized(weights), Quantized(levels.value)), scores, weights, levels)
 
 
-def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm") -> Tensor:
+def exact_layer_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm", needed: Tensor | None = None
+) -> Tensor:
     """LayerNorm whose bits do not depend on the order of its sums (contract, rule 7).
 
     The row is put on a grid of 2^-16, so that its sum and its sum of squares are 64-bit integers; mean and
     1/√(var + eps) follow in float64; every output is computed in float64 and rounded once to float32. It is for
     eval mode: no gradient passes through the rounded statistics.
 
+    Args:
+        x: (..., C).
+        weight: (C,), bias alike.
+        bias: see weight.
+        eps: added to the variance.
+        name: begins the message of an error.
+        needed: (...), the rows that an answer depends on; others may hold anything. None for all.
+
     Raises:
-        NumericError: a value is not finite or lies outside ±512; the message has the `name`.
+        NumericError: a value of a row that is needed is not finite or lies outside ±512.
     """
-    largest = float(x.detach().abs().amax()) if x.numel() else 0.0
+    sizes = x.detach().abs().amax(dim=-1)
+    largest = float((sizes if needed is None else sizes.where(needed, 0.0)).amax()) if x.numel() else 0.0
     if not largest < LAYER_NORM_LIMIT:
         raise NumericError(
             f"{name}: an input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "

@@ -86,7 +86,15 @@ class QuantEmbedding(nn.Embedding):
         return dequantize(quantize_embedding(self.quantizer, rows, self.bits))
 
 
-class ExactLayerNorm(nn.LayerNorm):
+class FloatLayerNorm(nn.LayerNorm):
+    """LayerNorm in float32."""
+
+    def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Normalize the last dimension; no value is refused, so it does not matter which rows are needed."""
+        return super().forward(x)
+
+
+class ExactLayerNorm(FloatLayerNorm):
     """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed.
 
     Attributes:
@@ -95,16 +103,16 @@ class ExactLayerNorm(nn.LayerNorm):
 
     name = "LayerNorm"
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize the last dimension."""
+    def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Normalize the last dimension; rows that are `needed` must be in range."""
         if self.training:
             return super().forward(x)
-        return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name)
+        return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
 
 
-def layer_norm(channels: int, eps: float, scheme: Scheme) -> nn.LayerNorm:
+def layer_norm(channels: int, eps: float, scheme: Scheme) -> FloatLayerNorm:
     """The LayerNorm a scheme needs: bits may depend on it only where something is quantized after it."""
-    return (ExactLayerNorm if scheme.is_quantized else nn.LayerNorm)(channels, eps=eps)
+    return (ExactLayerNorm if scheme.is_quantized else FloatLayerNorm)(channels, eps=eps)
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:

@@ -76,11 +76,11 @@ class BertEmbeddings(nn.Module):
         self.LayerNorm = layer_norm(channels, config.layer_norm_eps, scheme)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, needed: Tensor | None = None) -> Tensor:
         """(B, T) ids to (B, T, C); the order of the two sums is part of the numeric contract."""
         positions = self.position_embeddings.weight[: input_ids.shape[1]]
         rows = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids) + positions
-        return self.dropout(self.LayerNorm(rows))  # type: ignore[no-any-return]
+        return self.dropout(self.LayerNorm(rows, needed))  # type: ignore[no-any-return]
 
 
 class BertIntermediate(nn.Module):
@@ -112,9 +112,9 @@ class BertOutput(nn.Module):
         self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
+    def forward(self, inner: Tensor, hidden: Tensor, needed: Tensor | None = None) -> Tensor:
         """(B, T, intermediate) and the residual (B, T, C) to (B, T, C)."""
-        return self.LayerNorm(self.dropout(self.dense(self.input_shift(inner))) + hidden)  # type: ignore[no-any-return]
+        return self.LayerNorm(self.dropout(self.dense(self.input_shift(inner))) + hidden, needed)  # type: ignore[no-any-return]
 
 
 class BertLayer(nn.Module):
@@ -126,11 +126,11 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
-        """(B, T, C) to (B, T, C)."""
-        attended, trace = self.attention(hidden, mask)
+    def forward(self, hidden: Tensor, mask: Tensor, needed: Tensor | None = None) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C); `needed` (B, T) as in `exact_layer_norm`."""
+        attended, trace = self.attention(hidden, mask, needed)
         trace.ffn_hidden = self.intermediate(attended)
-        return self.output(trace.ffn_hidden, attended), trace
+        return self.output(trace.ffn_hidden, attended, needed), trace
 
 
 class BertEncoder(nn.Module):
@@ -219,11 +219,14 @@ class BiBertModel(BiBertPreTrainedModel):
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
         with self._precision(input_ids.device.type):
-            hidden = self.embeddings(input_ids, token_type_ids)
+            real = attention_mask == 1
+            hidden = self.embeddings(input_ids, token_type_ids, real)
             kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
             mask = kept.mask[:, None, None, :]
+            first = real & (torch.arange(real.shape[1], device=real.device) == 0)  # what logits need of the last block
             for layer in self.encoder.layer:
-                hidden, inside = layer(hidden, mask)
+                needed = first if layer is self.encoder.layer[-1] else real
+                hidden, inside = layer(hidden, mask, needed)
                 if trace:
                     kept.hidden_states.append(hidden)
                     kept.layers.append(inside)

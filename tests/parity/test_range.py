@@ -1,0 +1,52 @@
+"""A value that LayerNorm cannot take is refused by everything or by nothing: where an answer depends on it."""
+
+import numpy as np
+import pytest
+import torch
+
+from bibert.errors import NumericError
+from bibert.nn.layers import ExactLayerNorm
+
+LENGTHS = (5, 9)
+
+
+@pytest.fixture
+def outcome(runtimes, assert_same_bits):
+    """What becomes of a batch, after a look that the torch graph and all that runs its packed model agree."""
+
+    def find(pair, batch):
+        try:
+            expected = pair.expected(batch)
+        except NumericError:
+            for logits in runtimes(pair.packed).values():
+                with pytest.raises(NumericError):
+                    logits(**batch)
+            return "refused"
+        for logits in runtimes(pair.packed).values():
+            assert_same_bits(logits(**batch), expected)
+        return "answered"
+
+    return find
+
+
+@torch.no_grad()
+def test_of_the_last_block_only_the_first_token_must_be_in_range(new_pair, new_batch, outcome):
+    pair, largest, found = new_pair(3), [], set()
+    batch = new_batch(pair, LENGTHS)
+    for module in pair.network.modules():
+        if isinstance(module, ExactLayerNorm):
+            module.register_forward_pre_hook(lambda _, inputs: largest.append(float(inputs[0].abs().amax())))
+    for weight in np.geomspace(50, 600, 30).tolist():
+        pair.network.bert.encoder.layer[-1].attention.output.LayerNorm.weight.fill_(weight)
+        largest.clear()
+        found.add((outcome(pair.packed_again(), batch), max(largest) < 512))
+    assert found == {("answered", True), ("answered", False), ("refused", False)}
+
+
+@torch.no_grad()
+def test_padding_may_be_out_of_range(new_pair, new_batch, outcome):
+    pair = new_pair(3)
+    pair.network.bert.embeddings.position_embeddings.weight[LENGTHS[0]] = 600
+    batch = new_batch(pair, LENGTHS)
+    assert outcome(pair.packed_again(), {name: rows[:1] for name, rows in batch.items()}) == "answered"
+    assert outcome(pair.packed_again(), batch) == "refused"  # the second text has a token there
