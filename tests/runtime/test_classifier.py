@@ -262,6 +262,24 @@ def test_a_generator_gives_an_iterator(classifier):
     assert list(answers) == classifier.predict(TEXTS)
 
 
+class Column:
+    """A data set by the old protocol, as `KeyDataset` of transformers is one."""
+
+    def __getitem__(self, row: int) -> str:
+        return TEXTS[row]
+
+    def __len__(self) -> int:
+        return len(TEXTS)
+
+
+def test_a_data_set_without_iter_is_read_row_by_row(classifier):
+    assert classifier(Column()) == classifier.predict(Column()) == classifier.predict(TEXTS)
+
+
+def test_numpys_whole_numbers_count_labels_too(classifier):
+    assert classifier(TEXTS, top_k=np.int64(2)) == classifier(TEXTS, top_k=2)
+
+
 def test_an_option_without_such_a_value_is_refused(classifier):
     with pytest.raises(EngineError, match="top_k is 0, must be a whole number of 1 or more, or None for all 3 labels"):
         classifier(TEXTS, top_k=0)
@@ -269,6 +287,8 @@ def test_an_option_without_such_a_value_is_refused(classifier):
         classifier(TEXTS, top_k="2")
     with pytest.raises(EngineError, match=r"inputs: 5 \(int\) is not a text or a list of texts"):
         classifier(5)
+    with pytest.raises(EngineError, match=r"inputs: array\(5\) \(ndarray\) is not a text"):
+        classifier(np.array(5))
     with pytest.raises(EngineError, match="function_to_apply is 'tanh'"):
         classifier(TEXTS, function_to_apply="tanh")
     with pytest.raises(EngineError, match=r"keys \['sentence'\], must have 'text'"):

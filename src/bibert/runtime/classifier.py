@@ -190,7 +190,7 @@ class TextClassifier:
         Raises:
             EngineError: an input is not a text, or an option has no such value.
         """
-        if not isinstance(inputs, Iterable):
+        if not _is_iterable(inputs):
             raise EngineError(f"inputs: {inputs!r:.40} ({type(inputs).__name__}) is not a text or a list of texts")
         answer = self._answer(top_k)
         score = score_function(function_to_apply, len(self.labels))
@@ -242,9 +242,18 @@ class TextClassifier:
             raise NumericError(f"rows {first} to {first + len(encoded) - 1}, {error}") from error
 
 
+def _is_iterable(value: Any) -> bool:
+    """Whether a loop takes it; a data set with `__getitem__` alone is no `Iterable` by its type."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:
     for name, value in (("texts", texts), ("pairs", pairs if pairs is not None else ())):
-        if not isinstance(value, Iterable):
+        if not _is_iterable(value):
             raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a list of texts; give one")
     if pairs is None:
         return iter([texts] if isinstance(texts, str) else texts)
