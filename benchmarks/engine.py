@@ -10,6 +10,7 @@ file of yours, and bibert.rivals says how. Rivals come with `pip install 'bibert
 import argparse
 import json
 import tempfile
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def render(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if name != OURS)
     origin = (
         f"{results['command']}; commit {machine['commit']}, {machine['cpu']} ({machine['isa']}), "
-        f"threads: {machine['threads']}, never less than {results['least_cpu_share']:.0%} of a CPU, "
+        f"threads: {machine['threads']}, never less than {floor(100 * results['least_cpu_share'])}% of a CPU, "
         f"Python {machine['python']}, {versions}, {machine['date']}."
     )
     return "\n\n".join([*tables, origin])

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import cycle, islice
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def render(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if name != OURS)
     origin = (
         f"{results['command']}; commit {about['commit']}, {about['cpu']} ({about['isa']}), "
-        f"threads: {about['threads']}, never less than {share:.0%} of a CPU, "
+        f"threads: {about['threads']}, never less than {floor(100 * share)}% of a CPU, "
         f"seed {results['seed']}, {rows} rows, at most {results['max_length']} tokens, Python {about['python']}, "
         f"{versions}, {about['date']}."
     )

@@ -42,7 +42,7 @@ def save_untrained() -> Callable[..., Path]:
         tokenizer = train_tokenizer(texts)
         torch.manual_seed(0)
         shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-        model = BiBertForSequenceClassification(BiBertConfig(vocab_size=len(tokenizer), **shape, **config))
+        model = BiBertForSequenceClassification(BiBertConfig(vocab_size=len(tokenizer), **shape | config))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return folder

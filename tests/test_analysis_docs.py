@@ -20,11 +20,7 @@ SMALL = {"distill": "--max-length 16 --set max_steps=4 --set eval_every=2", "rep
 
 @pytest.fixture(scope="module")
 def user_folder(tmp_path_factory, save_untrained):
-    """GLUE's SST-2, a BERT, and what the commands name: a teacher, a packed file, two checkpoints."""
-    from bibert.export import pack
-    from bibert.nn.loading import load_classifier
-    from bibert.packed.file import save
-
+    """GLUE's SST-2, a BERT, and what the commands name: a teacher, texts, two checkpoints."""
     folder = tmp_path_factory.mktemp("user")
     reviews, test = make_reviews(60, seed=1), make_reviews(20, seed=2)
     glue = folder / "path/to/glue/SST-2"
@@ -32,13 +28,16 @@ def user_folder(tmp_path_factory, save_untrained):
     for name, split in (("train.tsv", reviews), ("dev.tsv", test)):
         rows = [f"{text}\t{int(label)}" for text, label in zip(split.texts, split.labels, strict=True)]
         (glue / name).write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
-    shape = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    shape = {
+        "hidden_size": 64,
+        "id2label": {0: "negative", 1: "positive"},
+        "label2id": {"negative": 0, "positive": 1},
+    }
     save_untrained(folder / "path/to/bert", reviews.texts, **shape)
     shutil.copytree(folder / "path/to/bert", folder / "runs/sst2/teacher/model")
     for name in ("checkpoint-1", "checkpoint-2"):
         save_untrained(folder / name, reviews.texts, scheme="bibert", **shape)
     (folder / "dev.txt").write_text("\n".join(test.texts[:3]) + "\n", encoding="utf-8")
-    save(pack(load_classifier(folder / "checkpoint-1"), max_length=32), folder / "sst2.bibert")
     return folder
 
 
