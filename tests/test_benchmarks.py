@@ -37,13 +37,27 @@ def load(name):
         sys.path.remove(str(BENCHMARKS))
 
 
-@pytest.mark.parametrize("name", ["training_step", "engine", "front"])
-def test_a_table_is_made_from_its_results_file(name):
-    results = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("results/*.json")), ids=lambda path: path.stem)
+def test_a_table_is_made_from_its_results_file(path):
+    results = json.loads(path.read_text(encoding="utf-8"))
     readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
-    shown = re.search(TABLE.format(name=name), readme, flags=re.DOTALL)
+    shown = re.search(TABLE.format(name=path.stem), readme, flags=re.DOTALL)
     assert shown is not None
-    assert shown[1].strip() == load(name).render(results)
+    script = path.stem.partition("-")[0]  # engine-avx512 is of engine
+    assert shown[1].strip() == load(script).render(results)
+
+
+@pytest.mark.parametrize(("name", "cpu"), [("engine-avx512", "AVX-512 and VNNI"), ("engine", "one with AVX2")])
+def test_the_readme_says_how_fast_the_engine_is_beside_the_best_rival_of_each_cell(name, cpu):
+    results = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    ratios = [
+        min(engine["timings"][shape]["ratio"]["median"] for engine in engines if engine["name"] != "bibert")
+        for engines in results["architectures"].values()
+        for shape in results["shapes"]
+    ]
+    readme = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
+    sentence = next(line for line in readme.splitlines() if cpu in line)
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times" in sentence
 
 
 def test_a_slow_moment_of_the_machine_hits_all_variants_of_a_round_and_cancels():
