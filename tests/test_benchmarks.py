@@ -60,6 +60,18 @@ def test_the_readme_says_how_fast_the_engine_is_beside_the_best_rival_of_each_ce
     assert f"{min(ratios):.1f} to {max(ratios):.1f} times" in sentence
 
 
+def test_what_is_said_of_training_steps_elsewhere_is_what_was_measured():
+    ratios = json.loads((BENCHMARKS / "results" / "training_step.json").read_text(encoding="utf-8"))["ratios"]
+    cast = ratios["bibert distillation in float32 / in bfloat16, with update"]["median"]
+    look = ratios["a look into the student / a step of its distillation"]["of_totals"]
+    readme, analysis = (
+        (BENCHMARKS.parent / path).read_text(encoding="utf-8") for path in ("README.md", "docs/analysis.md")
+    )
+    assert f"in bfloat16, which makes a step {cast:.1f} times as fast" in readme
+    assert f"A look takes {look:.2f} of a step" in analysis
+    assert f"at every 50 steps it costs {100 * look / 50:.1f} % of the training" in analysis
+
+
 def test_a_slow_moment_of_the_machine_hits_all_variants_of_a_round_and_cancels():
     script = load("training_step")
     alone = {"finetune": [1.0, 1.0, 5.0], "bibert": [1.5, 1.5, 7.5]}

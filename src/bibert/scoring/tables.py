@@ -52,7 +52,7 @@ class Progress:
         skipped: rows that were left out.
         first_skipped: what was wrong with the first of them.
         share: of the file, from 0 to 1; None where nobody can know.
-        pairs: whether a row had two texts.
+        pairs: whether rows have two texts.
     """
 
     rows: int = 0
@@ -170,10 +170,10 @@ def score_table(
             if chunk.texts:
                 write(chunk, scorer.score(chunk.texts))
                 file.flush()
+                progress.pairs = isinstance(chunk.texts[0], tuple)
             if chunk.skipped and not progress.skipped:
                 progress.first_skipped = str(chunk.skipped[0])
             progress.rows += len(chunk.texts)
-            progress.pairs |= any(isinstance(text, tuple) for text in chunk.texts[:1])
             progress.skipped += len(chunk.skipped)
             progress.share = table.share
             watch(progress)

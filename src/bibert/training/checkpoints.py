@@ -147,8 +147,9 @@ def full_disk_named(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process; a second run in the same folder is refused."""
-    if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"{folder}: is a file; the output has to be a folder")
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise CheckpointError(f"{path}: is a file; give a folder for the run")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as handle:
         try:

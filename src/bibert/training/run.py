@@ -100,9 +100,6 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
         yield run
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in (folder, *folder.parents):
-        if path.exists() and not path.is_dir():
-            raise CheckpointError(f"{path}: is a file; give a folder for the run")
     with locked(folder), full_disk_named(folder):
         if run.holds_something():
             _check_same_request(run, request)
