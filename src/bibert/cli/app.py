@@ -105,12 +105,22 @@ def bibert(
 def main() -> None:
     """The entry point of the script `bibert`."""
     signal.signal(signal.SIGTERM, _leave)
-    sys.exit(run(sys.argv[1:]))
+    try:
+        sys.exit(run(sys.argv[1:]))
+    finally:
+        _leave_process_group()
 
 
 def _leave(number: int, _: Any) -> None:
     """Leave as after Ctrl-C, so that no temporary file stays behind; a training goes on to its checkpoint first."""
     sys.exit(128 + number)
+
+
+def _leave_process_group() -> None:
+    """End the threads of a distributed run: one that outlives the interpreter aborts the process now and then."""
+    distributed = sys.modules.get("torch.distributed")  # torch is not imported for this
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def run(args: Sequence[str]) -> int:
