@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "bibert/dispatch.h"
+#include "dispatch.h"
 
 namespace {
 
@@ -101,8 +101,8 @@ void measure(const Kernels& kernels, const Shape& shape, int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 200;
-  std::printf("products of bits per cycle (best, median)\n%-10s %5s %6s %7s   %13s   %13s   %5s\n", "isa", "rows", "inputs",
-              "outputs", "to bits", "to floats", "GHz");
+  std::printf("products of bits per cycle (best, median)\n%-10s %5s %6s %7s   %13s   %13s   %5s\n", "isa", "rows",
+              "inputs", "outputs", "to bits", "to floats", "GHz");
   for (const Kernels* kernels : bibert::available_kernels()) {
     for (const Shape& shape : kShapes) measure(*kernels, shape, kernels == &bibert::kReference ? 5 : rounds);
   }

@@ -3,7 +3,7 @@
  * A packed file is 8 bytes with the length of a header, the header, and the data section (docs/packed-format.md). A
  * header has one spelling only, so a search for text finds the numbers of the config without a JSON parser; whatever it
  * finds, the library checks it, and the data against it. The digest in the header is not checked here. */
-#include <bibert/bibert.h>
+#include <bibert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

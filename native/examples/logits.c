@@ -1,5 +1,5 @@
 /* The logits of sst2.bibert for one sequence: logits FILE. `bibert inspect --json` prints the numbers of the config. */
-#include <bibert/bibert.h>
+#include <bibert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

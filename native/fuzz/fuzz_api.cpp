@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bibert/bibert.h"
+#include "bibert.h"
 #include "sample.h"
 
 namespace {

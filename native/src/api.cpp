@@ -4,11 +4,11 @@
 #include <new>
 #include <string>
 
-#include "bibert/bibert.h"
-#include "bibert/dispatch.h"
-#include "bibert/forward.h"
-#include "bibert/model.h"
-#include "bibert/threads.h"
+#include "bibert.h"
+#include "dispatch.h"
+#include "forward.h"
+#include "model.h"
+#include "thread_pool.h"
 
 // A model and the threads that run it.
 struct bibert_model {

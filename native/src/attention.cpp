@@ -1,8 +1,8 @@
-#include "bibert/attention.h"
+#include "attention.h"
 
 #include <algorithm>
 
-#include "bibert/ops.h"
+#include "ops.h"
 
 namespace bibert {
 

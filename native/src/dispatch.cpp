@@ -1,10 +1,10 @@
 // Asks the CPU what it can run. The operating system has a say too: a register file that it does not save on a
 // context switch must not be used, which is what XCR0 tells.
-#include "bibert/dispatch.h"
+#include "dispatch.h"
 
 #include <cstdlib>
 
-#include "bibert/model.h"
+#include "model.h"
 
 #if defined(BIBERT_HAS_AVX2) || defined(BIBERT_HAS_AVX512)
 #include <cpuid.h>

@@ -2,14 +2,14 @@
 // activations; it goes through all layers before the next one starts. Three savings are exact: there are no padding
 // tokens, what only a sign follows never exists as a float, and the last layer computes the first token of each
 // sequence only.
-#include "bibert/forward.h"
+#include "forward.h"
 
 #include <algorithm>
 #include <atomic>
 #include <vector>
 
-#include "bibert/attention.h"
-#include "bibert/ops.h"
+#include "attention.h"
+#include "ops.h"
 
 namespace bibert {
 namespace {

@@ -1,10 +1,10 @@
 // Making a model: the walk through the data section, and what each tensor becomes.
-#include "bibert/model.h"
+#include "model.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "bibert/reader.h"
+#include "reader.h"
 
 namespace bibert {
 namespace {

@@ -1,4 +1,4 @@
-#include "bibert/ops.h"
+#include "ops.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Reading with checks. The data may lie at any address, so everything is copied out before it is looked at.
-#include "bibert/reader.h"
+#include "reader.h"
 
 #include <cmath>
 #include <cstring>

@@ -5,7 +5,7 @@
 //   kernels_test [rounds]    random rounds behind the fixed shapes, 20 unless given; round n is the same everywhere
 //
 // Prints what differs, and ends with 1 then.
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "bibert/dispatch.h"
+#include "dispatch.h"
 #include "harness.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "bibert/bibert.h"
+#include "bibert.h"
 
 namespace sample {
 

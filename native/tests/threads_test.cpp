@@ -4,8 +4,6 @@
 //   threads_test [predictions]    of all threads together, 10,000 unless given
 //
 // Prints what differs, and ends with 1 then.
-#include "bibert/threads.h"
-
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,6 +17,7 @@
 #include <thread>
 
 #include "harness.h"
+#include "thread_pool.h"
 
 namespace {
 

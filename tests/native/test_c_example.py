@@ -66,7 +66,7 @@ def test_the_short_example_prints_the_logits_of_the_model_in_the_package(example
 
 def test_the_document_shows_the_example_as_it_is_and_every_name_of_the_header():
     document = (ROOT / "docs" / "c-api.md").read_text(encoding="utf-8")
-    header = (ROOT / "native" / "include" / "bibert" / "bibert.h").read_text(encoding="utf-8")
+    header = (ROOT / "native" / "include" / "bibert.h").read_text(encoding="utf-8")
     names = re.findall(r"^BIBERT_API .*?\b(bibert_\w+)\(|^  (BIBERT_[A-Z_]+) = \d(?! <<)", header, re.MULTILINE)
     assert len(names) == 8 + 7
     assert [name for pair in names for name in pair if name and f"`{name}" not in document] == []

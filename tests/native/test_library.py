@@ -10,7 +10,7 @@ import pytest
 from bibert.runtime.native import library
 
 ROOT = Path(__file__).parents[2]
-HEADER = ROOT / "native" / "include" / "bibert" / "bibert.h"
+HEADER = ROOT / "native" / "include" / "bibert.h"
 SYSTEM = re.compile(r"(libc|libm|libpthread|ld-linux-[\w-]+)\.so\.\d+")
 ISA_FILES = ("avx2.cpp.o", "avx512.cpp.o")
 # VEX and EVEX instructions begin with a v, and few others do; of the rest, what compilers like to choose by themselves.

@@ -13,7 +13,7 @@ from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
 from bibert.packed.schema import ITEM_BYTES, LIMITS, SITES, PackedConfig, columns_of_bits, linears, tensor_specs
 
-C_HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert" / "bibert.h"
+C_HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert.h"
 MINILM = PackedConfig(
     layers=6,
     hidden=384,

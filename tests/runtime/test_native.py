@@ -13,7 +13,8 @@ from bibert.packed import numeric
 from bibert.packed.schema import LIMITS, SITES
 from bibert.runtime import native
 
-HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert" / "bibert.h"
+NATIVE = Path(__file__).parents[2] / "native"
+HEADER = NATIVE / "include" / "bibert.h"
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_the_header_says_the_same_numbers():
 
 
 def test_the_kernels_have_the_same_numbers():
-    kernels = HEADER.with_name("kernels.h").read_text("utf-8")
+    kernels = (NATIVE / "src" / "kernels.h").read_text("utf-8")
     found = {name: float(value) for name, value in re.findall(r"constexpr \w+ (k\w+) = ([\d.]+)F?;", kernels)}
     assert (found["kGrid"], found["kLayerNormLimit"]) == (numeric.GRID, numeric.LAYER_NORM_LIMIT)
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 namespace bibert {
 namespace {

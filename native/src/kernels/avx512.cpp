@@ -23,7 +23,7 @@
 
 #include <cstring>
 
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 namespace bibert {
 namespace {

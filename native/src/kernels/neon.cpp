@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 namespace bibert {
 namespace {

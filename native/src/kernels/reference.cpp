@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 namespace bibert {
 namespace {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bibert.errors import ModelFileError, did_you_mean
 from bibert.packed.bits import words_for
 
-# The most a file may ask for. The native library has the same limits (native/include/bibert/bibert.h).
+# The most a file may ask for. The native library has the same limits (native/include/bibert.h).
 LIMITS: Mapping[str, int] = MappingProxyType(
     {
         "layers": 48,

@@ -1,6 +1,6 @@
 """The native library behind ctypes: finding it, its structs, and its status codes as errors.
 
-Mirrors native/include/bibert/bibert.h and nothing else; arrays are made and checked in `engine`. ctypes gives up the
+Mirrors native/include/bibert.h and nothing else; arrays are made and checked in `engine`. ctypes gives up the
 GIL during a call, so other Python threads go on.
 """
 

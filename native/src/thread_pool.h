@@ -2,8 +2,8 @@
 //
 // Not OpenMP: a second OpenMP runtime beside torch's spins against it, and neither survives fork(). Here a pool that
 // finds itself in a forked child starts anew, and a caller who finds the pool busy works alone instead of waiting.
-#ifndef BIBERT_THREADS_H
-#define BIBERT_THREADS_H
+#ifndef BIBERT_THREAD_POOL_H
+#define BIBERT_THREAD_POOL_H
 
 #include <atomic>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The thread pool: a mutex and two condition variables, with a short spin in front of each wait because the next phase
 // of a forward pass usually follows within microseconds.
-#include "bibert/threads.h"
+#include "thread_pool.h"
 
 #include <sched.h>
 #include <unistd.h>

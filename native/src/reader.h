@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "bibert/model.h"
+#include "model.h"
 
 namespace bibert {
 

@@ -4,8 +4,8 @@
  * (docs/packed-format.md), checks it, and keeps a copy of its own. A model is immutable, so any number of threads may
  * use one at the same time. No function aborts on bad input: it returns a status, and bibert_last_error() of the
  * same thread says in one line what is wrong. */
-#ifndef BIBERT_BIBERT_H
-#define BIBERT_BIBERT_H
+#ifndef BIBERT_H
+#define BIBERT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 #ifndef BIBERT_FORWARD_H
 #define BIBERT_FORWARD_H
 
-#include "bibert/model.h"
-#include "bibert/threads.h"
+#include "model.h"
+#include "thread_pool.h"
 
 namespace bibert {
 

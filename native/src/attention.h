@@ -7,7 +7,7 @@
 #ifndef BIBERT_ATTENTION_H
 #define BIBERT_ATTENTION_H
 
-#include "bibert/model.h"
+#include "model.h"
 
 namespace bibert {
 

@@ -3,7 +3,7 @@
 #ifndef BIBERT_OPS_H
 #define BIBERT_OPS_H
 
-#include "bibert/model.h"
+#include "model.h"
 
 namespace bibert {
 
@@ -22,8 +22,8 @@ void take_head(const Model& model, const uint64_t* rows, size_t count, size_t he
 // Turns 64 words of 64 bits over: bit i of word j becomes bit j of word i.
 void transpose(uint64_t words[kWordBits]);
 
-// tanh of the pooled row and the classifier, in float64, each rounded once; `pooled` is overwritten. False if a logit is
-// not finite.
+// tanh of the pooled row and the classifier, in float64, each rounded once; `pooled` is overwritten. False if a logit
+// is not finite.
 bool classify(const Model& model, float* pooled, float* logits);
 
 }  // namespace bibert

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bibert/bits.h"
+#include "bits.h"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "fast-math gives other bits and drops the checks for infinity and NaN; build without it"

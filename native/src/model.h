@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bibert/bibert.h"
-#include "bibert/bits.h"
-#include "bibert/kernels.h"
+#include "bibert.h"
+#include "bits.h"
+#include "kernels.h"
 
 namespace bibert {
 

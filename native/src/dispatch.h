@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bibert/kernels.h"
+#include "kernels.h"
 
 namespace bibert {
 
