@@ -2,7 +2,7 @@
 
 The models have random weights, because the time of a forward pass does not depend on them; nothing here is about
 accuracy. All engines take turns in one process on the same ids, without padding; `bibert bench` does the same for a
-file of yours, and bibert.rivals says how. Rivals come with `pip install 'bibert[bench]'`.
+file of yours, and bibert.lab.rivals says how. Rivals come with `pip install 'bibert[bench]'`.
 
     python benchmarks/engine.py [--rounds 15] [--threads 1] [--rival openvino-int8] [--output results.json]
 """
@@ -14,14 +14,14 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from bibert.analysis.architecture import ARCHITECTURES
-from bibert.analysis.packed_cost import config_of_shape
 from bibert.cli.console import say, tracked
+from bibert.lab.architecture import ARCHITECTURES
+from bibert.lab.packed_cost import config_of_shape
+from bibert.lab.rivals.benchmark import Plan, compare
+from bibert.lab.rivals.inputs import Shape
+from bibert.lab.rivals.models import random_packed
+from bibert.lab.rivals.table import OURS, RIVALS, get_rivals
 from bibert.packed.file import save
-from bibert.rivals.benchmark import Plan, compare
-from bibert.rivals.inputs import Shape
-from bibert.rivals.models import random_packed
-from bibert.rivals.table import OURS, RIVALS, get_rivals
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 SHAPES = (Shape(1, 128), Shape(1, 32), Shape(8, 128), Shape(32, 64))

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bibert.analysis.architecture import ARCHITECTURES
-from bibert.analysis.packed_cost import config_of_shape
 from bibert.errors import ModelFileError
+from bibert.lab.architecture import ARCHITECTURES
+from bibert.lab.packed_cost import config_of_shape
+from bibert.lab.rivals.models import random_packed
 from bibert.packed.file import load, save
-from bibert.rivals.models import random_packed
 
 TOKENIZER_BYTES = 470_000
 

@@ -2,7 +2,7 @@
 
 On the front stand a packed model, its full-precision teacher in torch, ONNX Runtime and OpenVINO, in float32 and int8,
 and classifiers that only count words or average their vectors. Time is from text to label, with one thread; accuracy
-is that of the very engine that is timed. bibert.rivals says how the engines are built and how they take turns.
+is that of the very engine that is timed. bibert.lab.rivals says how the engines are built and how they take turns.
 
     python benchmarks/front.py --packed model.bibert --teacher folder --glue folder [--rounds 50]
     python benchmarks/front.py --redraw    # table and figure again from results/front.json
@@ -33,13 +33,13 @@ from bibert.cli.console import say, tracked
 from bibert.data.examples import Split, TextData
 from bibert.data.glue import load_glue
 from bibert.errors import BibertError, DataError, MissingExtraError, require_extra
-from bibert.rivals.alone import build_alone
-from bibert.rivals.blueprint import Blueprint
-from bibert.rivals.table import OURS, Rival, get_rivals
-from bibert.rivals.texts import Classify, packed_classify, read_tokenizer, rival_classify
-from bibert.rivals.timing import QUIET, Turns, summarize, take_turns
-from bibert.rivals.words import WordClassifier, bag_of_words, glove_vectors, mean_of_vectors
+from bibert.lab.rivals.alone import build_alone
+from bibert.lab.rivals.blueprint import Blueprint
+from bibert.lab.rivals.table import OURS, Rival, get_rivals
+from bibert.lab.rivals.texts import Classify, packed_classify, read_tokenizer, rival_classify
+from bibert.lab.rivals.timing import QUIET, Turns, summarize, take_turns
 from bibert.runtime.classifier import TextClassifier, load
+from bibert.training.words import WordClassifier, bag_of_words, glove_vectors, mean_of_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "front.json"
@@ -244,7 +244,7 @@ def _time(name: str, timing: dict[str, Any]) -> str:
 def redraw(results: dict[str, Any]) -> None:
     """Put the table into the README and write the figure."""
     require_extra("plot", "the front")
-    from bibert.analysis.plots.front import Point, save_front
+    from bibert.lab.plots.front import Point, save_front
 
     text = README.read_text(encoding="utf-8")
     README.write_text(TABLE.sub(lambda _: render(results), text), encoding="utf-8")

@@ -31,12 +31,12 @@ from torch import Tensor
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, encode
 from bibert.data.glue import load_glue
 from bibert.distill.objective import Objective, match_layers
+from bibert.lab.probe import Probe, probe_batch
 from bibert.nn.binarization import binarize
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import get_scheme
 from bibert.training.distiller import FrozenTeacher
 from bibert.training.optimizer import make_optimizer
-from bibert.training.probe import Probe, probe_batch
 from bibert.training.recipe import Precision, Recipe
 from bibert.training.trainer import dropout_overrides, products_in
 

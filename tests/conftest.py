@@ -1,10 +1,14 @@
-"""What every test gets: one thread per process, no network, and the places of optional data."""
+"""What every test gets: one thread per process, no network, optional data, and tiny models made once per session.
+
+The tiny task is one that a two-layer model learns in seconds: which of two words is in a text of one to ten words.
+"""
 
 import os
+import random
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Before torch and tokenizers are imported by any test: they read these once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes; more threads make them slower
@@ -13,6 +17,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest
+
+from bibert.data.examples import Split, TextData
+
+if TYPE_CHECKING:
+    from bibert.training.recipe import Recipe
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need what users have.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -48,3 +59,111 @@ def save_untrained() -> Callable[..., Path]:
         return folder
 
     return save
+
+
+def _split(rows: int, seed: int, marks: tuple[str, ...]) -> Split:
+    rng = random.Random(seed)
+    texts, labels = [], []
+    for _ in range(rows):
+        label = rng.randrange(len(marks))
+        words = rng.choices(WORDS, k=rng.randint(0, 9))
+        words.insert(rng.randint(0, len(words)), marks[label])
+        texts.append(" ".join(words))
+        labels.append(float(label))
+    return Split(tuple(texts), None, tuple(labels), f"made up (seed {seed})")
+
+
+@pytest.fixture(scope="session")
+def data() -> TextData:
+    """64 texts to train on, 24 to select by; two classes."""
+    return TextData(
+        name="good or bad",
+        train=_split(64, 0, ("bad", "good")),
+        dev={"dev": _split(24, 1, ("bad", "good"))},
+        label_names=("negative", "positive"),
+        metrics=("accuracy", "f1"),
+        source="made up",
+    )
+
+
+@pytest.fixture(scope="session")
+def scores() -> TextData:
+    """The same with scores from 0 to 2 and a second text, as STS-B has."""
+
+    def paired(split: Split) -> Split:
+        return Split(split.texts, tuple(reversed(split.texts)), split.labels, split.origin)
+
+    marks = ("bad", "fair", "good")
+    dev = {"dev": paired(_split(24, 3, marks))}
+    return TextData("scores", paired(_split(64, 2, marks)), dev, (), ("spearman", "pearson"), "made up")
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[..., Path]) -> Path:
+    """An untrained two-layer BERT with its tokenizer."""
+    texts = [" ".join([*WORDS, "bad", "fair", "good"])]
+    folder = tmp_path_factory.mktemp("start") / "model"
+    return save_untrained(folder, texts, max_position_embeddings=32, initializer_range=0.05)
+
+
+@pytest.fixture(scope="session")
+def teacher_recipe() -> "Recipe":
+    """Enough for the teacher to learn the task."""
+    from bibert.training.recipe import Recipe
+
+    return Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)
+
+
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory: pytest.TempPathFactory, start: Path, data: TextData, teacher_recipe: "Recipe") -> Path:
+    """A fine-tuned teacher."""
+    from bibert.training.teacher import finetune
+
+    run = tmp_path_factory.mktemp("teacher")
+    finetune(start, data, run, teacher_recipe)
+    return run / "model"
+
+
+@pytest.fixture(scope="session")
+def weights_of() -> Callable[[Path], bytes]:
+    """A function that reads the weights of a model folder as they are on the disk."""
+    return lambda folder: (folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def bibert():
+    """The exit code of `bibert ...`."""
+
+    from bibert.cli.app import run
+
+    def call(*words):
+        try:
+            return run([str(word) for word in words])
+        except SystemExit as leaving:
+            return int(leaving.code or 0)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def student(tmp_path_factory, save_untrained):
+    """The folder of a 1-1-1 student with Bi-Attention."""
+    from bibert.data.synthetic import synthetic_reviews
+
+    names = {0: "negative", 1: "positive"}
+    labels = {"id2label": names, "label2id": {name: label for label, name in names.items()}}
+    texts = synthetic_reviews(200, 20, seed=0).train.texts
+    folder = tmp_path_factory.mktemp("student")
+    return save_untrained(folder, texts, scheme="bibert", max_position_embeddings=64, **labels)
+
+
+@pytest.fixture(scope="session")
+def packed_file(student, tmp_path_factory):
+    """The same as one file."""
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    path = tmp_path_factory.mktemp("packed") / "student.bibert"
+    save(pack(load_classifier(student), max_length=32), path)
+    return path

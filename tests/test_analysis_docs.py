@@ -63,7 +63,7 @@ def test_every_command_runs_in_order_and_writes_what_it_says(user_folder, monkey
 
 
 def test_every_kind_of_analysis_is_in_it():
-    from bibert.cli.analyze import analyze
+    from bibert.lab.cli.analyze import analyze
 
     for command in analyze.registered_commands:
         assert f"bibert analyze {command.name}" in TEXT

@@ -12,9 +12,9 @@ import pytest
 
 import bibert
 from bibert.data.examples import Split
+from bibert.lab.card import Subject, card
 from bibert.models import DEFAULT, FOLDER, shipped_file
 from bibert.packed import file
-from bibert.training.card import Subject, card
 
 CARD = FOLDER / f"{DEFAULT}.md"
 COMMANDS = Path(__file__).parents[1] / "docs" / "models.md"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bibert.analysis.bottleneck import effects
-from bibert.analysis.paper import TABLE_1
-from bibert.training.reproduced import load_cells, markdown, mean_scores
+from bibert.lab.bottleneck import effects
+from bibert.lab.paper import TABLE_1
+from bibert.lab.reproduced import load_cells, markdown, mean_scores
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"

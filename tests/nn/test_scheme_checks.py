@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from bibert.analysis.cost import EMBEDDING_SCALES, FFN_ACTIVATION_FLOPS, QUANTIZER_FLOPS, WEIGHT_SCALES
 from bibert.errors import SchemeError
+from bibert.lab.cost import EMBEDDING_SCALES, FFN_ACTIVATION_FLOPS, QUANTIZER_FLOPS, WEIGHT_SCALES
 from bibert.nn.attention import ATTENTION, BI_ATTENTION
 from bibert.nn.quantizers import ELEMENTWISE, LEARNED, MEASURED, quantize_weight
 from bibert.nn.scheme_checks import ATTENTION_OF_NORMALIZER, NAMES, PART_OF_FIELD, QUANTIZER_BITS, WITHOUT_SCALE

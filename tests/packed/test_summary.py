@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bibert.analysis.architecture import ARCHITECTURES, count_parameters
-from bibert.analysis.cost import flops, product_flops
 from bibert.errors import BibertError
+from bibert.lab.architecture import ARCHITECTURES, count_parameters
+from bibert.lab.cost import flops, product_flops
 from bibert.nn.schemes import SCHEMES
 from bibert.packed.file import save
 from bibert.packed.header import Description

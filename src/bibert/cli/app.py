@@ -32,21 +32,21 @@ class Row(NamedTuple):
 
 COMMANDS: Mapping[str, Row] = MappingProxyType(
     {
-        "quickstart": Row("bibert.cli.quickstart", "See it work: train, binarize and compare on generated data."),
+        "quickstart": Row("bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."),
         "train": Row("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student, in one go."),
         "finetune": Row("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
         "distill": Row("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
         "evaluate": Row("bibert.cli.evaluate", "Score a trained model on a data set."),
         "pack": Row("bibert.cli.pack", "Write a trained student as one small file, checked bit for bit."),
-        "inspect": Row("bibert.cli.inspect", "Show what a packed file is made of, to the byte."),
+        "inspect": Row("bibert.lab.cli.inspect", "Show what a packed file is made of, to the byte."),
         "predict": Row("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
-        "bench": Row("bibert.cli.bench", "Measure this file against the engines you would pick instead."),
-        "reproduce": Row("bibert.cli.reproduce", "Run a table of the paper and set the results beside it."),
-        "card": Row("bibert.cli.card", "Write the card of a packed file: figures, origin, limits."),
-        "analyze": Row("bibert.cli.analyze", "The paper's analysis: theorems, and what a model does inside."),
+        "bench": Row("bibert.lab.cli.bench", "Measure this file against the engines you would pick instead."),
+        "reproduce": Row("bibert.lab.cli.reproduce", "Run a table of the paper and set the results beside it."),
+        "card": Row("bibert.lab.cli.card", "Write the card of a packed file: figures, origin, limits."),
+        "analyze": Row("bibert.lab.cli.analyze", "The paper's analysis: theorems, and what a model does inside."),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
         "recipes": Row("bibert.cli.recipes", "Show the presets of trainings, or all settings of one."),
-        "schemes": Row("bibert.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
+        "schemes": Row("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }
 )
 

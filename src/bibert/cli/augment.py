@@ -85,6 +85,6 @@ def _load_candidates(mlm: str | None, glove: Path | None) -> "Candidates":
     if mlm is None:
         return Candidates(None, vectors)
     require_extra("train", "augmenting with a masked LM")
-    from bibert.data.masked_lm import load_masked_lm
+    from bibert.training.masked_lm import load_masked_lm
 
     return Candidates(load_masked_lm(mlm), vectors)

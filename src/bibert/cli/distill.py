@@ -4,12 +4,21 @@ from typing import Annotated
 
 import typer
 
-from bibert.analysis.history import PROBE
 from bibert.cli.console import say
-from bibert.cli.options import DataOptions, Json, Output, ProbeEvery, SchemeName, TrainingOptions, with_option_groups
+from bibert.cli.options import (
+    DataOptions,
+    Json,
+    Output,
+    ProbeEvery,
+    SchemeName,
+    TrainingOptions,
+    probe_of,
+    with_option_groups,
+)
 from bibert.errors import require_extra
 from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
+from bibert.training.run import PROBE
 
 
 @with_option_groups
@@ -45,7 +54,7 @@ def distill(
     texts = data.load_and_report()
     callbacks = [TrainingProgress(scheme)]
     metrics = run(
-        teacher, row, texts, output, recipe, start=start, probe_every=probe_every, callbacks=callbacks, **arguments
+        teacher, row, texts, output, recipe, start=start, probe=probe_of(probe_every), callbacks=callbacks, **arguments
     )
     if probe_every and not (output / PROBE).exists():
         say(f"{output}: was trained before without --probe-every; it is not trained again for it")

@@ -4,6 +4,7 @@ A group of options is a dataclass; `with_option_groups` spreads its fields over 
 what typer reads. Heavy imports are inside the methods, so that `--help` works in an install without torch.
 """
 
+import importlib
 import inspect
 import tomllib
 from collections.abc import Callable
@@ -237,6 +238,11 @@ def _value(word: str) -> Any:
         return tomllib.loads(f"value = {word}")["value"]
     except tomllib.TOMLDecodeError:
         return word  # a bare word is a string
+
+
+def probe_of(every: int) -> Any:
+    """The probe of the laboratory for --probe-every, found by name: the product does not import the laboratory."""
+    return importlib.import_module("bibert.lab.probe").probe_every(every) if every else None
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:

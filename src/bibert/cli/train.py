@@ -13,6 +13,7 @@ from bibert.cli.options import (
     ProbeEvery,
     SchemeName,
     TrainingOptions,
+    probe_of,
     with_option_groups,
 )
 from bibert.errors import DataError, require_extra
@@ -84,7 +85,7 @@ def train(
         texts,
         output / "student",
         recipe,
-        probe_every=probe_every,
+        probe=probe_of(probe_every),
         callbacks=[TrainingProgress(scheme)],
         **arguments,
     )
@@ -102,7 +103,7 @@ def _say_what_is_no_better(who: str, metrics: "Metrics", floor: "Mapping[str, Me
 
 def _floor(data: "TextData") -> dict[str, dict[str, float]]:
     """What one gets without a network, on the same dev rows; nothing for scores."""
-    from bibert.rivals.floor import majority_class, words_alone
+    from bibert.training.floor import majority_class, words_alone
 
     if not data.label_names:
         return {}

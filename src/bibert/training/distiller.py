@@ -4,7 +4,7 @@ Most schemes have one stage; BinaryBERT has four, the first two on a half-width 
 `distill`, the students in `nn.binarization`, the Trainer in `trainer`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
-from bibert.data.encoding import Collator, check_length
+from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import Objective, check_weights, match_layers
 from bibert.errors import CheckpointError, RecipeError
@@ -24,7 +24,6 @@ from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
 from bibert.training.checkpoints import is_whole
 from bibert.training.log import JsonLog
-from bibert.training.probe import Probe, probe_batch
 from bibert.training.recipe import Recipe
 from bibert.training.run import RunFolder, finish, finished_metrics, opened, request_of, save_stage
 from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
@@ -67,6 +66,10 @@ class DistillTrainer(BertTrainer):
         return (loss.total, student) if return_outputs else loss.total
 
 
+# Given its file, the name of the stage, the teacher and a dev split, makes the callback.
+ProbeMaker = Callable[[Path, str, Classifier, EncodedSplit], TrainerCallback]
+
+
 @dataclass(frozen=True)
 class _Course:
     """What stays the same through the stages of one distillation."""
@@ -78,7 +81,7 @@ class _Course:
     recipe: Recipe
     data: TrainingData
     run: RunFolder
-    probe_every: int
+    probe: ProbeMaker | None
     callbacks: Sequence[TrainerCallback]
     arguments: Mapping[str, Any]
 
@@ -91,7 +94,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     recipe: Recipe,
     *,
     start: str | Path | None = None,
-    probe_every: int = 0,
+    probe: ProbeMaker | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
@@ -105,7 +108,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         recipe: every hyper-parameter.
         start: the BERT the student is made from, as deep as the teacher or a fraction of it: full precision, or a
             student that learns on; the teacher itself if not given.
-        probe_every: steps between two looks into the student (see `probe`); 0 for none.
+        probe: makes a callback that looks into the student while it trains, such as `lab.probe.probe_every(50)`.
         callbacks: of the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
 
@@ -129,7 +132,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         first = taught if start is None else load_start(start, taught, data, recipe)
         check_length(recipe.max_length, taught.model.config.max_position_embeddings)
         encoded = encode_data(data, first, recipe)
-        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, probe_every, callbacks, arguments))
+        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, probe, callbacks, arguments))
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -218,9 +221,9 @@ def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrain
         head.requires_grad_(objective.reaches_logits)  # distributed training waits for every gradient it was promised
     arguments = training_arguments(recipe, course.data, course.run.stage(stage.name), **course.arguments)
     callbacks: list[TrainerCallback] = [JsonLog(course.run.log, stage.name), *course.callbacks]
-    if course.probe_every:
-        batch = probe_batch(next(iter(course.data.dev.values())), student.tokenizer.pad_token_id)
-        callbacks.append(Probe(course.run.probe, stage.name, course.probe_every, course.teacher.model, batch))
+    if course.probe is not None:
+        texts = next(iter(course.data.dev.values()))
+        callbacks.append(course.probe(course.run.probe, stage.name, course.teacher, texts))
     return DistillTrainer(
         student,
         recipe,

@@ -17,19 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from accelerate import PartialState
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from bibert import machine
-from bibert.analysis.history import LOG, NOTES, PROBE
-from bibert.data.examples import TextData
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
-from bibert.nn.config import as_scheme
 from bibert.nn.folders import RUN_MODEL
-from bibert.nn.loading import Classifier
 from bibert.nn.schemes import Scheme
 from bibert.training.checkpoints import (
     LOCK,
@@ -44,6 +37,15 @@ from bibert.training.checkpoints import (
 )
 from bibert.training.recipe import Recipe, with_defaults
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from bibert.data.examples import TextData
+    from bibert.nn.loading import Classifier
+
+NOTES = "run.json"
+LOG = "log.jsonl"
+PROBE = "probe.jsonl"
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # whose versions decide the numbers, with our own
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
@@ -199,7 +201,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return {key: inner for part in parts for key, inner in part.items()}
 
 
-def fingerprint(data: TextData) -> str:
+def fingerprint(data: "TextData") -> str:
     """A digest of every text and label, so that a run is resumed on the data it started with."""
     sha256 = hashlib.sha256()
     for name, split in {"train": data.train, **data.dev}.items():
@@ -215,7 +217,7 @@ def weights_digest(checkpoint: str | Path) -> str | None:
     return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest() if files else None
 
 
-def save_classifier(classifier: Classifier, folder: Path) -> None:
+def save_classifier(classifier: "Classifier", folder: Path) -> None:
     """Write model and tokenizer as a Hugging Face folder, whole or not at all."""
     temporary = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -228,13 +230,13 @@ def save_classifier(classifier: Classifier, folder: Path) -> None:
     fsync_folder(folder.parent)
 
 
-def size_in_bytes(model: nn.Module) -> int:
+def size_in_bytes(model: "nn.Module") -> int:
     """What the weights take on the disk, and a little for the files beside them."""
     weights: int = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     return weights + BESIDE_THE_WEIGHTS
 
 
-def request_of(command: str, data: TextData, recipe: Recipe, **models: str | Path) -> dict[str, Any]:
+def request_of(command: str, data: "TextData", recipe: Recipe, **models: str | Path) -> dict[str, Any]:
     """What a run was asked for, as plain values; a run goes on only if it is asked for the same again."""
     return {
         "command": command,
@@ -250,19 +252,25 @@ def request_of(command: str, data: TextData, recipe: Recipe, **models: str | Pat
     }
 
 
-def save_stage(run: RunFolder, name: str, classifier: Classifier) -> None:
+def save_stage(run: RunFolder, name: str, classifier: "Classifier") -> None:
     """Keep the best model of a stage for the next one."""
     if is_main_process():
         save_classifier(classifier, run.stage_result(name))
-    PartialState().wait_for_everyone()  # the other processes read it next
+    _wait_for_everyone()  # the other processes read it next
 
 
-def finish(run: RunFolder, classifier: Classifier, metrics: Mapping[str, float]) -> None:
+def finish(run: RunFolder, classifier: "Classifier", metrics: Mapping[str, float]) -> None:
     """Save the trained model and note its metrics; a run folder with metrics is a finished run."""
     if is_main_process():
         save_classifier(classifier, run.model)
         write_json(run.notes, read_json(run.notes) | {"metrics": dict(metrics)})
-    PartialState().wait_for_everyone()  # the next run of the other processes may start from this model
+    _wait_for_everyone()  # the next run of the other processes may start from this model
+
+
+def _wait_for_everyone() -> None:
+    from accelerate import PartialState  # which imports torch
+
+    PartialState().wait_for_everyone()
 
 
 def finished_metrics(run: RunFolder) -> dict[str, float] | None:
@@ -284,7 +292,7 @@ def provenance(model: Path) -> dict[str, Any]:
         return {}
     request = notes["request"]
     return {
-        "scheme": as_scheme(request.get("scheme", "full_precision")).name,
+        "scheme": _scheme_name(request),
         "data": {name: request["data"][name] for name in ("name", "train", "sha256")},
         "recipe": request["recipe"],
         "teacher_sha256": request.get("teacher", {}).get("sha256"),
@@ -293,6 +301,10 @@ def provenance(model: Path) -> dict[str, Any]:
         **{name: notes.get(name) for name in ("versions", "cpu", "date")},
         "commit": _commits(notes),
     }
+
+
+def _scheme_name(request: Mapping[str, Any]) -> str:
+    return Scheme.from_dict(request["scheme"]).name if "scheme" in request else "full_precision"
 
 
 def _commits(notes: Mapping[str, Any]) -> str | None:

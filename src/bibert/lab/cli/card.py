@@ -1,0 +1,48 @@
+"""`bibert card`: the card of a packed file, with figures measured on labelled rows."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bibert.cli.console import say
+from bibert.cli.options import ScoringOptions, with_option_groups
+from bibert.data.glue import get_task
+from bibert.errors import require_extra
+from bibert.files import write_whole
+from bibert.models import DEFAULT
+
+
+@with_option_groups
+def card(
+    data: ScoringOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
+    title: Annotated[str, typer.Option(help="First line of the card.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,
+    teacher: Annotated[
+        Path | None,
+        typer.Option("--teacher", "-t", help="Model folder of its teacher, inside its run.", show_default=False),
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="A sentence on what it cannot do; may be repeated.", show_default=False),
+    ] = None,
+) -> None:
+    """Write the card of a packed file: what it is, how good it is on labelled rows, how it was made.
+
+    Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
+    """
+    require_extra("train", "bibert card")
+    from bibert.lab.card import Subject
+    from bibert.lab.card import card as write_card
+    from bibert.runtime.classifier import load
+
+    labels = load(model, threads=1).labels
+    splits, metrics = data.load_splits(labels)
+    rows = next(iter(splits.values()))
+    task = "" if data.task is None else get_task(data.task).name
+    text = write_card(Subject(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
+    with write_whole(output) as file:
+        file.write(text)
+    say(f"{output}: measured on {len(rows):,} rows")

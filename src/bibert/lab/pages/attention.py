@@ -1,0 +1,52 @@
+"""The page of attention: every head of several models for one text, small, and any of them large.
+
+Weights are written as one byte of the largest weight of their head, bits as bits, so that three models of 144 heads
+and 128 tokens take a few megabytes. What is done with them in the browser is in templates/attention.js.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bibert.lab.attention import AttentionMap
+from bibert.lab.pages.render import render_page
+
+LEVELS = 255  # steps between 0 and the largest weight of a head
+
+
+def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
+    """The text of the page.
+
+    Args:
+        maps: the models, with the same tokens.
+        layer: the layer of the head that is open at first.
+        head: its number.
+
+    Raises:
+        BibertError: the first model has no such head.
+    """
+    maps[0].head(layer, head)
+    tokens = maps[0].tokens
+    facts = [("tokens", str(len(tokens)))]
+    facts += [(one.title, _about(one)) for one in maps]
+    data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
+    return render_page("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
+
+
+def _about(one: AttentionMap) -> str:
+    scheme = "" if one.scheme == one.title else f"{one.scheme}, "
+    return f"{scheme}{one.layers} layers × {one.heads} heads, {'bits' if one.is_bits else 'weights'}"
+
+
+def _as_json(one: AttentionMap) -> dict[str, Any]:
+    levels = np.packbits(one.weights != 0) if one.is_bits else np.round(LEVELS * one.scaled).astype(np.uint8)
+    return {
+        "title": one.title,
+        "layers": one.layers,
+        "heads": one.heads,
+        "isBits": one.is_bits,
+        "largest": [float(f"{value:.6g}") for value in one.largest.ravel()],
+        "levels": base64.b64encode(levels.tobytes()).decode("ascii"),
+    }

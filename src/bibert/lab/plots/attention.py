@@ -1,0 +1,195 @@
+"""Attention as figures for papers: one head of every model as lines between tokens, and all heads as small images.
+
+Dark is strong attention in both: the largest weight of a head, or a bit of 1. One scale per head, because a head that
+spreads over many tokens has small weights everywhere and would be blank beside one that looks at a single token.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bibert.errors import BibertError
+from bibert.lab.attention import AttentionMap
+from bibert.lab.inside import Floats
+from bibert.lab.plots.style import COLOURS, SETTINGS
+
+WIDTH = 7.6  # inches; as wide as the text of a paper with one column
+# From white to nearly black through one blue: lightness falls all the way, so grey print keeps the order.
+DARKER = LinearSegmentedColormap.from_list("darker", ["#FFFFFF", "#9CC4E4", COLOURS[0], "#002440"], N=64)
+GAP = "#D9D9D9"  # between heads: neither white, which is a weight, nor a colour of the map
+
+MOST_CELLS = 36  # along a side of a small image; of more tokens, neighbours are averaged
+MOST_TOKENS = 40  # in a head view; what comes after them is left out, and the figure says so
+MOST_CHARACTERS = 14  # of a token
+ROW_INCHES = 0.19  # for a token
+PANEL_INCHES = 3.0  # for a model in a head view
+FAINTEST = 0.03  # weights below this share of the largest are not drawn
+BIT_OPACITY = 0.5  # of a line that stands for a 1: lines that cross stay visible
+
+
+def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
+    """One head of every model, side by side: queries on the left, keys on the right, a line for what is attended to.
+
+    Args:
+        maps: the models, with the same tokens.
+        layer: counted from 0.
+        head: counted from 0.
+
+    Raises:
+        BibertError: there is no model, or one has no such head.
+    """
+    _require_maps(maps)
+    matrices = [one.head(layer, head)[:MOST_TOKENS, :MOST_TOKENS] for one in maps]
+    tokens = maps[0].tokens
+    height = 1.0 + ROW_INCHES * len(matrices[0])
+    figure = Figure((max(PANEL_INCHES * len(maps), 4.5), height), layout="constrained")
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    for axes, one, matrix in zip(panels, maps, matrices, strict=True):
+        _draw_lines(axes, one, matrix)
+    cut = f", the first {MOST_TOKENS} of {len(tokens)} tokens" if len(tokens) > MOST_TOKENS else ""
+    figure.suptitle(f"layer {layer}, head {head}{cut}: from queries (left) to keys (right)", fontsize="medium")
+    of_weights = "weights: the darker and thicker, the larger, up to the largest of the head"
+    figure.supxlabel("\n".join(_legend(maps, of_weights, "bits: a line is a 1")), fontsize="small")
+    return figure
+
+
+def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
+    """All heads of every model, model below model: a small image of the T x T weights for each.
+
+    Args:
+        maps: the models, with the same tokens.
+        layers: which layers, counted from 0; all if not given.
+
+    Raises:
+        BibertError: there is no model, no layer, or a model has no such layer.
+    """
+    _require_maps(maps)
+    shown = [_layers_of(one, layers) for one in maps]
+    heights = [WIDTH * len(rows) / one.heads + 0.55 for one, rows in zip(maps, shown, strict=True)]
+    figure = Figure((WIDTH, sum(heights) + 0.75), layout="constrained")
+    panels = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, one, rows in zip(panels, maps, shown, strict=True):
+        _draw_heads(axes, one, rows)
+    bar = figure.colorbar(
+        ScalarMappable(cmap=DARKER), ax=list(panels), location="bottom", shrink=0.5, aspect=40, pad=0.02
+    )
+    of_colours = "; ".join(_legend(maps, "weight / largest of its head", "bit"))
+    bar.set_label(f"{of_colours}\n{_legend_of_images(len(maps[0].tokens))}")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _require_maps(maps: Sequence[AttentionMap]) -> None:
+    if not maps:
+        raise BibertError("a figure of attention needs at least one model")
+
+
+def _layers_of(one: AttentionMap, layers: Sequence[int] | None) -> list[int]:
+    chosen = list(range(one.layers) if layers is None else layers)
+    if not chosen:
+        raise BibertError("a model view needs at least one layer")
+    for layer in chosen:
+        if not 0 <= layer < one.layers:
+            raise BibertError(f"{one.title}: has no layer {layer}; its layers are 0 to {one.layers - 1}")
+    return chosen
+
+
+def _legend(maps: Sequence[AttentionMap], of_weights: str, of_bits: str) -> list[str]:
+    """What is said of weights where a model has them, and of bits alike."""
+    kinds = {of_weights: not all(one.is_bits for one in maps), of_bits: any(one.is_bits for one in maps)}
+    return [words for words, is_there in kinds.items() if is_there]
+
+
+def _legend_of_images(tokens: int) -> str:
+    block = _block(tokens)
+    rest = "" if block == 1 else f"; a cell is the mean over {block} x {block} of the {tokens} tokens"
+    return f"in every image a row is a query and a column a key{rest}"
+
+
+def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
+    queries, keys = np.nonzero(matrix > FAINTEST)
+    strengths = matrix[queries, keys]
+    lines = [((0.0, query), (1.0, key)) for query, key in zip(queries.tolist(), keys.tolist(), strict=True)]
+    opacity = np.full_like(strengths, BIT_OPACITY) if one.is_bits else strengths
+    colours = np.column_stack([np.tile(to_rgb(COLOURS[0]), (len(lines), 1)), opacity])
+    widths = np.full_like(strengths, 0.8) if one.is_bits else 0.4 + 1.6 * strengths
+    axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, clip_on=False), autolim=False)
+    for place, token in enumerate(one.tokens[: len(matrix)]):
+        word = _drawable(token)
+        axes.text(-0.03, place, word, ha="right", va="center", fontsize="small", parse_math=False)
+        axes.text(1.03, place, word, ha="left", va="center", fontsize="small", parse_math=False)
+    axes.set_title(_drawable(one.title, 40), fontsize="medium", parse_math=False)
+    axes.set_xlim(-0.75, 1.75)
+    axes.set_ylim(len(matrix) - 0.5, -0.5)
+    axes.axis("off")
+
+
+def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
+    images = _images(one, layers)
+    size = images.shape[-1]
+    gap = max(1, round(size / 14))
+    step = size + gap
+    axes.imshow(_mosaic(images, gap), aspect="equal", interpolation="nearest")
+    axes.set_xticks([gap + size / 2 - 0.5 + step * head for head in range(one.heads)], map(str, range(one.heads)))
+    axes.set_yticks([gap + size / 2 - 0.5 + step * row for row in range(len(layers))], map(str, layers))
+    axes.tick_params(length=0, labelsize="small")
+    axes.set_xlabel("head", fontsize="small")
+    axes.set_ylabel("layer", fontsize="small")
+    axes.spines[:].set_visible(False)
+    axes.set_title(_drawable(one.title, 60), fontsize="medium", loc="left", parse_math=False)
+
+
+def _images(one: AttentionMap, layers: Sequence[int]) -> Floats:
+    """(layers, H, cells, cells) between 0 and 1: bits or their means; weights divided by the largest cell of a head."""
+    cells = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
+    return cells if one.is_bits else cells / cells.max(axis=(-2, -1), keepdims=True)
+
+
+def _block(tokens: int) -> int:
+    return -(-tokens // MOST_CELLS)
+
+
+def _averaged(heads: Floats, block: int) -> Floats:
+    """(…, T, T) to the means of blocks; the last block of a side may be smaller."""
+    tokens = heads.shape[-1]
+    starts = np.arange(0, tokens, block)
+    counts = np.diff(starts, append=tokens).astype(np.float32)
+    sums = np.add.reduceat(np.add.reduceat(heads, starts, axis=-2), starts, axis=-1)
+    means: Floats = sums / (counts[:, None] * counts)
+    return means
+
+
+def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
+    """(rows, H, T, T) between 0 and 1 to one RGB image, with lines of `gap` pixels around every head.
+
+    One image for a model makes smaller files than one for every head.
+    """
+    rows, columns, size, _ = heads.shape
+    step = size + gap
+    image = np.empty((rows * step + gap, columns * step + gap, 3), np.uint8)
+    image[:] = np.round(255 * np.array(to_rgb(GAP))).astype(np.uint8)
+    for row in range(rows):
+        for column in range(columns):
+            top, left = gap + row * step, gap + column * step
+            image[top : top + size, left : left + size] = DARKER(heads[row, column], bytes=True)[..., :3]
+    return image
+
+
+def _drawable(word: str, most: int = MOST_CHARACTERS) -> str:
+    """A word as the font can show it: what it has no glyph for becomes a box, and a long word is cut."""
+    shown = "".join(character if _has_glyph(character) else "\N{WHITE SQUARE}" for character in word)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+@cache
+def _has_glyph(character: str) -> bool:
+    font = font_manager.get_font(font_manager.findfont(str(SETTINGS["font.family"])))
+    return bool(font.get_char_index(ord(character)))

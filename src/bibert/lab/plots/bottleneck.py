@@ -1,0 +1,102 @@
+"""Bars for the bottlenecks of the baseline: on the left one structure in full precision, on the right one term less.
+
+A row of panels for each task. Ours is a full bar, the paper's is hatched; whiskers are one standard error of the dev
+set. What is drawn is computed in `analysis.bottleneck`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from bibert.errors import BibertError
+from bibert.lab.bottleneck import KEPT, WITHOUT, Difference, Effect
+from bibert.lab.plots.style import COLOURS
+
+TITLES = {KEPT: "one structure in full precision", WITHOUT: "one distillation term left out"}
+NAMES = {
+    (KEPT, "mha"): "MHA",
+    (WITHOUT, "attention"): "attention scores",
+    (WITHOUT, "mha"): "MHA output",
+    (WITHOUT, "hidden"): "hidden states",
+    (WITHOUT, "prediction"): "logits",
+}
+WIDTH, BAR_INCHES, MARGIN_INCHES = 8.6, 0.42, 1.1
+HEIGHT = 0.38  # of a bar, where the places of two lines are 1 apart
+OURS: dict[str, Any] = {
+    "facecolor": COLOURS[5],
+    "edgecolor": COLOURS[0],
+}  # light enough for a black whisker, in grey print too
+PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[4], "hatch": "////"}
+ROOM = 0.22  # of the range of a panel, on each side that has bars, for the numbers at their ends
+
+
+def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
+    """The figure; `tasks` has the changes by the name of the task.
+
+    Raises:
+        BibertError: there is nothing to draw.
+    """
+    if not any(tasks.values()):
+        raise BibertError("a figure of bottlenecks needs at least one change of the baseline; run one first")
+    lines = [max(len(_of(effects, change)) for change in TITLES) for effects in tasks.values()]
+    height = sum(MARGIN_INCHES + BAR_INCHES * count for count in lines)
+    figure = Figure((WIDTH, height), layout="constrained")
+    rows = figure.subplots(len(tasks), len(TITLES), squeeze=False, height_ratios=lines)
+    for panels, count, (task, effects) in zip(rows, lines, tasks.items(), strict=True):
+        for axes, change in zip(panels, TITLES, strict=True):
+            _draw_panel(axes, f"{task}: {TITLES[change]}", _of(effects, change))
+            axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
+    handles = [
+        Patch(**OURS, label="ours"),
+        Patch(**PAPER, label="paper, where it prints a figure"),
+        Line2D([], [], color="black", marker="|", linewidth=0.9, label="± one standard error of dev"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _of(effects: Sequence[Effect], change: str) -> list[Effect]:
+    return [effect for effect in effects if effect.change == change]
+
+
+def _draw_panel(axes: Axes, title: str, effects: Sequence[Effect]) -> None:
+    axes.set_title(title, fontsize="medium", loc="left")
+    for place, effect in enumerate(effects):
+        aside = HEIGHT / 2 if effect.ours and effect.paper else 0.0
+        if effect.ours is not None:
+            _draw_bar(axes, place - aside, effect.ours, OURS)
+        if effect.paper is not None:
+            _draw_bar(axes, place + aside, effect.paper, PAPER)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(effects)), [NAMES.get((effect.change, effect.what), effect.what) for effect in effects])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("points of accuracy, against the baseline")
+    axes.set_xlim(*_limits([bar for effect in effects for bar in (effect.ours, effect.paper) if bar is not None]))
+
+
+def _draw_bar(axes: Axes, place: float, bar: Difference, style: dict[str, Any]) -> None:
+    axes.barh(place, bar.points, HEIGHT, linewidth=0.9, **style)
+    axes.errorbar(bar.points, place, xerr=bar.error, color="black", linewidth=0.9, capsize=2)
+    outwards = 1 if bar.points >= 0 else -1
+    axes.annotate(
+        f"{bar.points:+.1f}".replace("-", "−"),
+        (bar.points + outwards * bar.error, place),
+        xytext=(4 * outwards, 0),
+        textcoords="offset points",
+        ha="left" if outwards > 0 else "right",
+        va="center",
+        fontsize="small",
+    )
+
+
+def _limits(bars: Sequence[Difference]) -> tuple[float, float]:
+    """Room for every bar, its whisker and its number; a side without bars has a little."""
+    low = min([0.0, *(bar.points - bar.error for bar in bars)])
+    high = max([0.0, *(bar.points + bar.error for bar in bars)])
+    spread = max(high - low, 1.0)
+    falls, rises = any(bar.points < 0 for bar in bars), any(bar.points >= 0 for bar in bars)
+    return low - spread * (ROOM if falls else 0.05), high + spread * (ROOM if rises else 0.05)

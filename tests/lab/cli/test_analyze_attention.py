@@ -1,0 +1,86 @@
+"""`bibert analyze attention` on the command line: which files it writes and what it refuses."""
+
+import re
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
+
+from bibert.errors import BibertError
+from bibert.lab.cli.analyze_attention import parse_layers
+
+TEXT = "the plot was not bad at all"
+MAGIC = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG", ".html": b"<!doctype html>"}
+
+
+@pytest.fixture
+def analyze(bibert, capsys):
+    """Exit code and words of `bibert analyze attention ...`."""
+
+    def call(*words):
+        code = bibert("analyze", "attention", *words)
+        return code, " ".join(capsys.readouterr().err.split())
+
+    return call
+
+
+def test_a_page_and_figures_of_a_folder_and_its_packed_file(analyze, student, packed_file, tmp_path):
+    outputs = [tmp_path / f"attention{end}" for end in MAGIC]
+    code, said = analyze(student, packed_file, "-t", TEXT, *(word for path in outputs for word in ("-o", path)))
+    assert code == 0, said
+    for path in outputs:
+        assert path.read_bytes().startswith(MAGIC[path.suffix])
+        assert f"{path.name}: written" in said
+
+
+def test_both_views_and_their_options(analyze, packed_file, tmp_path):
+    head, model, page = tmp_path / "head.svg", tmp_path / "model.svg", tmp_path / "page.html"
+    assert analyze(packed_file, "-t", TEXT, "-o", head, "--view", "head", "--layer", 1, "--head", 1)[0] == 0
+    assert analyze(packed_file, "-t", TEXT, "-o", model, "--layers", "1-1")[0] == 0
+    assert analyze(packed_file, "-t", TEXT, "-o", page, "--layer", 1, "--head", 1)[0] == 0
+    assert head.read_bytes() != model.read_bytes()
+    assert '"head": 1, "layer": 1' in page.read_text("utf-8")
+
+
+def tokens(said):
+    return int(re.search(r"bibert: (\d+) tokens", said)[1])
+
+
+def test_a_pair_of_texts_is_read_as_one(analyze, packed_file, tmp_path):
+    code, said = analyze(packed_file, "-t", TEXT, "--pair", "a film", "-o", tmp_path / "pair.html")
+    assert code == 0
+    alone = analyze(packed_file, "-t", TEXT, "-o", tmp_path / "alone.html")[1]
+    assert tokens(said) > tokens(alone)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "x.txt"], "a page ends in .html, a figure in .svg, .pdf, .png"),
+        (["-o", "x.svg", "--layer", "9", "--view", "head"], "has no layer 9"),
+        (["-o", "x.svg", "--layers", "0-9"], "has no layer 2; its layers are 0 to 1"),
+        (["-o", "x.svg", "--layers", "3-0"], "write the first and the last layer"),
+        (["-o", "x.html", "--layers", "0-1"], "--layers goes with a figure of --view model"),
+        (["-o", "x.svg", "--layer", "1"], "--layer and --head go with --view head or a page"),
+        (["-o", "x.html", "--view", "head"], "--view head goes with a figure"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_one_line_and_nothing_is_written(
+    analyze, packed_file, tmp_path, monkeypatch, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    code, said = analyze(packed_file, "-t", TEXT, *words)
+    assert code == 2
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "layers"), [("0-3", [0, 1, 2, 3]), ("5", [5]), ("2-2", [2])])
+def test_layers_are_read_as_a_range_with_its_end(words, layers):
+    assert list(parse_layers(words)) == layers
+
+
+@pytest.mark.parametrize("words", ["", "-", "1-", "-1", "a-b", "1-2-3", "3-1", "1,2"])
+def test_layers_that_are_no_range_are_refused(words):
+    with pytest.raises(BibertError, match="--layers"):
+        parse_layers(words)

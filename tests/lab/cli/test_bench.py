@@ -1,0 +1,111 @@
+"""`bibert bench`: what is asked for, the table, the JSON, and once for real."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bibert.errors import BibertError
+from bibert.lab.cli.bench import bench
+from bibert.lab.rivals import benchmark
+from bibert.lab.rivals.benchmark import Entry, Plan, Report
+from bibert.lab.rivals.inputs import Shape
+from bibert.lab.rivals.models import random_packed
+from bibert.lab.rivals.table import OURS, RIVALS
+from bibert.lab.rivals.timing import Ratio, Timing
+from bibert.packed.file import save
+from bibert.packed.schema import PackedConfig
+
+CONFIG = PackedConfig(
+    layers=1, hidden=32, heads=2, head_size=16, intermediate=48, vocabulary=50, positions=40, token_types=2, labels=2
+)
+app = typer.Typer(add_completion=False)
+app.command()(bench)
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(params=[0.99])
+def plans(monkeypatch, request):
+    """The plans that `compare` was given; it answers with a report of three engines, one of them missing."""
+    plans, share = [], request.param
+
+    def compare(_path, plan, _watch):
+        plans.append(plan)
+        ours = {shape: Timing(2.0, 1.9, Ratio(1.0, 1.0, 1.0)) for shape in plan.shapes}
+        theirs = {shape: Timing(12.5, 12.0, Ratio(6.25, 6.0, 6.5)) for shape in plan.shapes}
+        entries = (
+            Entry(OURS, "", 4_300_000, 46_800_000, ours),
+            Entry("onnx-int8", "", 23_200_000, 147_800_000, theirs),
+            Entry("openvino-int8", "not installed: pip install openvino nncf"),
+        )
+        return Report(CONFIG, "avx2", plan, entries, dict.fromkeys(plan.shapes, share))
+
+    monkeypatch.setattr(benchmark, "compare", compare)
+    return plans
+
+
+def test_without_options_all_rivals_are_compared_at_quick_shapes_with_one_thread(plans):
+    assert run("m.bibert").exit_code == 0
+    assert plans == [Plan(tuple(RIVALS.values()), (Shape(1, 32), Shape(1, 128)), rounds=20, threads=1)]
+
+
+def test_options_choose_rivals_shapes_rounds_and_threads(plans):
+    words = "m.bibert --rival onnx-int8 --rival torch-fp32 --shape 8x16 --shape 1x4 --shape 8x16 --rounds 3 --threads 2"
+    assert run(*words.split()).exit_code == 0
+    chosen = (RIVALS["onnx-int8"], RIVALS["torch-fp32"])
+    assert plans == [Plan(chosen, (Shape(8, 16), Shape(1, 4)), rounds=3, threads=2)]
+
+
+@pytest.mark.usefixtures("plans")
+def test_the_table_has_times_ratios_sizes_and_what_was_not_run():
+    shown = run("m.bibert", "--shape", "1x4").stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
+    assert rows == [
+        [OURS, "4.3", "46.8", "2.00", ""],
+        ["onnx-int8", "23.2", "147.8", "12.50  x6.2 (6.0-6.5)", ""],
+        ["openvino-int8", "", "", "", "not installed: pip install openvino nncf"],
+    ]
+    assert "m.bibert: 1 x 32, avx2, 1 thread" in shown
+
+
+@pytest.mark.usefixtures("plans")
+def test_json_has_everything_and_nothing_else_is_on_stdout():
+    done = run("folder/m.bibert", "--shape", "1x4", "--json")
+    found = json.loads(done.stdout)
+    assert found["file"] == "m.bibert"
+    assert found["machine"]["isa"] == "avx2"
+    assert found["engines"][1]["timings"]["1x4"]["ratio"] == {"median": 6.25, "low": 6.0, "high": 6.5}
+    assert found["engines"][2]["note"] == "not installed: pip install openvino nncf"
+
+
+@pytest.mark.parametrize(("plans", "warned"), [(0.99, False), (0.43, True)], indirect=["plans"])
+@pytest.mark.usefixtures("plans")
+def test_a_busy_machine_is_said_on_stderr(warned):
+    done = run("m.bibert", "--json")
+    assert ("had a CPU for 43% of the time" in done.stderr) is warned
+    assert json.loads(done.stdout)["file"] == "m.bibert"
+
+
+def test_bad_words_are_refused_before_anything_runs(plans):
+    assert isinstance(run("m.bibert", "--rival", "tensorflow").exception, BibertError)
+    assert isinstance(run("m.bibert", "--shape", "128").exception, BibertError)
+    assert run("m.bibert", "--rounds", "0").exit_code == 2
+    assert run("m.bibert", "--threads", "0").exit_code == 2
+    assert plans == []
+
+
+@pytest.mark.slow
+def test_a_packed_file_is_compared_with_torch_for_real(tmp_path):
+    path = tmp_path / "tiny.bibert"
+    save(random_packed(CONFIG), path)
+    done = run(path, "--rival", "torch-int8", "--shape", "2x16", "--rounds", "3", "--json")
+    assert done.exit_code == 0, done.output
+    ours, theirs = json.loads(done.stdout)["engines"]
+    assert (ours["name"], theirs["name"]) == (OURS, "torch-int8")
+    assert ours["file_bytes"] == path.stat().st_size
+    assert theirs["peak_bytes"] > ours["peak_bytes"]
+    assert theirs["timings"]["2x16"]["median_ms"] > 0

@@ -1,0 +1,210 @@
+"""`bibert inspect`: every byte of a file in a table or as JSON, and what a folder would take."""
+
+import json
+import shutil
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from bibert.errors import EngineError
+from bibert.lab.architecture import ARCHITECTURES, Architecture
+from bibert.lab.cli import inspect as command
+from bibert.lab.cost import flops
+from bibert.nn.schemes import SCHEMES, get_scheme, half_width_ternary
+from bibert.packed.file import load
+from bibert.packed.summary import summarize
+
+
+@pytest.fixture
+def shown(bibert, capsys):
+    """What the command prints as JSON."""
+
+    def values(*words):
+        assert bibert("inspect", *words, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return values
+
+
+def changed(student, folder, **values):
+    """A copy of a model folder with other values in its config.json; its weights are never read."""
+    shutil.copytree(student, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+    return folder
+
+
+def test_the_parts_of_a_file_add_up_to_its_size(packed_file, shown):
+    values = shown(packed_file)
+    assert values["bytes"] == packed_file.stat().st_size
+    assert sum(part["nbytes"] for part in values["parts"]) == packed_file.stat().st_size
+
+
+def test_json_has_what_the_file_says_of_itself(packed_file, shown):
+    values, packed = shown(packed_file, "--tokens", 16), load(packed_file)
+    assert values["sha256"] == packed.digest
+    assert values["labels"] == ["negative", "positive"]
+    assert values["config"] == packed.config.to_dict()
+    assert values["about"] == packed.about
+    assert values["max_length"] == 32
+    assert values["tokens"] == 16
+    assert values["isa"]
+
+
+def test_the_flops_are_those_of_bibert_schemes(student, shown):
+    values = shown(student, "--tokens", 20)
+    assert values["flops"] == flops(Architecture.from_config(student), SCHEMES["bibert"], 20).total
+
+
+def test_a_file_without_a_gelu_counts_none(shown):
+    values = shown("sst2", "--tokens", 20)
+    assert values["flops"] == flops(ARCHITECTURES["minilm-l6"], SCHEMES["bibert_plus"], 20).total
+
+
+def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
+    assert bibert("inspect", packed_file, "--tokens", 16) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+    assert f"{packed_file.stat().st_size:,}" in rows["total"]
+    assert {"layers.0", "layers.1", "embeddings.word", "tokenizer", "header"} <= rows.keys()
+    assert rows["labels"] == ["negative,", "positive"]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_table_fits_an_ordinary_terminal(name):
+    summary, out = summarize(command._description({}, ARCHITECTURES[name], SCHEMES["bibert"]), 466_000, 128), StringIO()
+    Console(file=out, width=80, highlight=False).print(command._parts_table(summary))
+    assert "…" not in out.getvalue()
+    assert f"{summary.total.bits:,}" in out.getvalue()
+
+
+def test_a_label_that_looks_like_markup_is_shown_as_it_is(student, tmp_path, bibert, capsys):
+    folder = changed(student, tmp_path / "odd", id2label={"0": "[red]", "1": "[/b]"})
+    assert bibert("inspect", folder, "--tokens", 8) == 0
+    assert "[red], [/b]" in capsys.readouterr().out
+
+
+def test_a_folder_shows_what_the_file_will_take(student, packed_file, shown):
+    values, packed = shown(student, "--tokens", 8), shown(packed_file, "--tokens", 8)
+    assert values["can_be_packed"].startswith("yes")
+    assert values["config"] == packed["config"]
+    about = {part["name"]: part["nbytes"] for part in values["parts"]}
+    exact = {part["name"]: part["nbytes"] for part in packed["parts"]}
+    for name in about.keys() - {"header", "tokenizer"}:  # these two depend on how it is packed
+        assert about[name] == exact[name]
+    assert about["tokenizer"] == pytest.approx(exact["tokenizer"], rel=0.05)
+
+
+def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(student, tmp_path, shown, bibert, capsys):
+    folder = changed(student, tmp_path / "ternary", scheme="ternarybert_2-2-8")
+    values = shown(folder)
+    assert values["can_be_packed"].startswith("no: it has 2-2-8 bits, the engine computes 1-1-1; distill")
+    assert values["bits"] == "2-2-8"
+    assert "parts" not in values
+    assert bibert("inspect", folder) == 0
+    assert "can be packed" in capsys.readouterr().out
+
+
+def test_a_folder_that_keeps_a_structure_in_full_precision_claims_no_packed_size(student, tmp_path, shown):
+    values = shown(changed(student, tmp_path / "kept", scheme="bibert(kept=mha+pooler)"))
+    assert values["can_be_packed"].startswith("no: it keeps mha and pooler in full precision")
+    assert not {"parts", "bytes", "mib_by_rule", "flops"} & values.keys()
+
+
+@pytest.mark.parametrize("scheme", [SCHEMES["binarybert_1-1-1"], half_width_ternary(SCHEMES["binarybert_1-1-2"])])
+def test_a_half_width_student_says_why_it_cannot_be_packed(scheme, student, tmp_path, shown):
+    half = {"num_attention_heads": 1, "attention_head_size": 16, "intermediate_size": 32, "kept_heads": [[0], [1]]}
+    values = shown(changed(student, tmp_path / "half", scheme=scheme.to_dict(), **half))
+    assert (values["scheme"], values["bits"]) == (scheme.name, str(scheme.bits))
+    assert values["can_be_packed"].startswith("no: it")
+    assert not {"parameters", "mib_by_rule", "bytes"} & values.keys()  # the rules count no such shape
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bibert(ffn_activation=relu,thresholds=ffn_hidden)",
+        "bibert(ffn_input=bool,ffn_activation=linear)",
+        "bibert(ffn_activation=linear)",
+        "bibert_plus(ffn_input=,ffn_activation=gelu)",
+        *(name for name in SCHEMES if name != "full_precision"),  # which must be distilled first
+    ],
+)
+def test_the_folder_and_pack_say_the_same(name, student, tmp_path, shown):
+    from bibert.errors import SchemeError
+    from bibert.export import config_of
+    from bibert.nn.config import BiBertConfig
+
+    folder = changed(student, tmp_path / "other", scheme=name)
+    values, config = shown(folder), BiBertConfig.from_pretrained(folder)
+    try:
+        assert config_of(config).to_dict() == values["config"]
+        says = "yes, with bibert pack"
+    except SchemeError as error:
+        says = "no: " + str(error).partition("cannot be packed: ")[2].partition("; ")[0]
+    assert values["can_be_packed"].startswith(says)
+
+
+def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown):
+    folder = changed(student, tmp_path / "bert", scheme=None, model_type="bert")
+    (folder / "tokenizer.json").unlink()
+    values = shown(folder, "--tokens", 8)
+    assert values["can_be_packed"].startswith("once it is distilled")
+    assert next(part for part in values["parts"] if part["name"] == "tokenizer")["nbytes"] == 0
+
+
+def test_a_run_folder_stands_for_the_model_in_it(student, shown, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").symlink_to(student)
+    assert shown(tmp_path / "run") == shown(tmp_path / "run" / "model")
+
+
+def test_a_folder_with_one_packed_file_stands_for_the_file(packed_file, shown):
+    assert shown(packed_file.parent, "--tokens", 8) == shown(packed_file, "--tokens", 8)
+
+
+def test_a_summary_needs_no_engine(packed_file, shown, monkeypatch):
+    def no_library(*_, **__):
+        raise EngineError("the native library is missing")
+
+    monkeypatch.setattr("bibert.runtime.engine.Engine.from_packed", no_library)
+    assert shown(packed_file, "--tokens", 8)["isa"] is None
+
+
+def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_path, capsys):
+    (tmp_path / "cut.bibert").write_bytes(packed_file.read_bytes()[:-1])
+    damaged = changed(student, tmp_path / "damaged", scheme={"name": "bibert"})
+    unknown = changed(student, tmp_path / "unknown", scheme="bibert(weight=foo)")
+    cut, listed = changed(student, tmp_path / "cut"), changed(student, tmp_path / "listed")
+    (cut / "config.json").write_text('{"model_type":')
+    (listed / "config.json").write_text("[1]")
+    garbled = changed(student, tmp_path / "garbled")
+    (garbled / "tokenizer.json").write_text("not JSON")
+    cases = {
+        tmp_path / "no.bibert": "there is no such file",
+        tmp_path / "cut.bibert": "is cut",
+        tmp_path: "is cut",  # the only packed file in the folder
+        damaged: "the scheme is damaged",
+        unknown: "weight is 'foo', must be one of",
+        cut: "config.json: is not JSON",
+        listed: "config.json: holds a list",
+        garbled: "tokenizer.json: is not JSON",
+    }
+    for path, says in cases.items():
+        assert bibert("inspect", path, "--tokens", "8") == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert says in error
+    assert bibert("inspect", packed_file, "--tokens", 65) == 2
+    assert "tokens is 65, but this model takes from 1 to 64" in capsys.readouterr().err
+
+
+def test_a_folder_of_bibert_plus_counts_its_thresholds(student, shown, tmp_path):
+    from bibert.packed.schema import SITES
+
+    plus = shown(changed(student, tmp_path / "plus", scheme=get_scheme("bibert_plus").to_dict()))
+    assert plus["config"]["thresholds"] == list(SITES)
+    assert plus["config"]["score_thresholds"] is True
+    assert plus["config"]["ffn_levels"] == "bool"
+    assert plus["bytes"] > shown(student)["bytes"]

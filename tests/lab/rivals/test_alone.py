@@ -1,0 +1,48 @@
+"""The child process: its answers, its last words, and what libraries print on the way."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
+from bibert.lab.rivals.blueprint import Blueprint
+from bibert.lab.rivals.inputs import Shape
+from bibert.lab.rivals.table import OURS
+
+
+def test_the_memory_of_our_engine_is_that_of_a_process_without_torch(tiny, tiny_file):
+    held = bytearray(400_000_000)
+    held[::4096] = b"x" * len(held[::4096])  # what this process has must not count
+    peak = peak_memory_alone(OURS, tiny_file, 1, Shape(2, 8), tiny.vocabulary)
+    assert 10_000_000 < peak < 120_000_000
+
+
+def test_the_last_words_of_a_child_are_the_message(tiny, tmp_path):
+    with pytest.raises(ChildError, match=r"ModelFileError: .*missing\.bibert: there is no such file"):
+        peak_memory_alone(OURS, tmp_path / "missing.bibert", 1, Shape(2, 8), tiny.vocabulary)
+
+
+def test_a_shape_that_a_rival_cannot_have_is_its_own_failure(tiny, tmp_path):
+    with pytest.raises(ChildError, match="make 64 channels"):
+        build_alone("torch-fp32", Blueprint(replace(tiny, heads=4)), tmp_path)
+
+
+def test_a_child_that_dies_without_a_word_is_named_by_its_code(monkeypatch, tiny, tmp_path):
+    silent = subprocess.CompletedProcess([], -9, stdout="", stderr="\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: silent)
+    with pytest.raises(ChildError, match="ended with code -9"):
+        build_alone("torch-fp32", Blueprint(tiny), tmp_path)
+
+
+def test_what_a_library_prints_does_not_spoil_the_answer():
+    code = (
+        "from bibert.lab.rivals import alone\n"
+        "def noisy(): print('noise', flush=True); return {'answer': 42}\n"
+        "alone.TASKS = {'noisy': noisy}\n"
+        "alone._answer('[\"noisy\"]')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == '{"answer": 42}'
+    assert done.stderr == "noise\n"

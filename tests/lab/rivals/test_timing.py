@@ -1,0 +1,79 @@
+"""Turns and statistics, on given times and a clock that only engines move."""
+
+import pytest
+
+from bibert.lab.rivals import timing
+from bibert.lab.rivals.timing import QUIET, summarize, take_turns
+
+
+class Clock:
+    """Time that passes only when an engine is called, and `share` of it on a CPU."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.share = 1.0
+
+    def engine(self, *seconds):
+        """An engine that takes the next of `seconds` at every call."""
+        left = iter(seconds)
+
+        def call(_item):
+            self.now += next(left)
+
+        return call
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(timing.time, "process_time", lambda: clock.share * clock.now)
+    return clock
+
+
+def test_engines_take_turns_in_the_order_they_are_given():
+    turns = []
+    take_turns({"ours": lambda _: turns.append("ours"), "theirs": lambda _: turns.append("theirs")}, range(3))
+    assert turns == ["ours", "ours", "theirs", "theirs"] * 4  # a round to warm up, then three
+
+
+def test_all_engines_of_a_round_get_its_input_and_the_first_one_warms_up():
+    ours, theirs = [], []
+    found = take_turns({"ours": ours.append, "theirs": theirs.append}, iter(["a", "b"]))
+    assert ours == theirs == ["a", "a", "a", "a", "b", "b"]
+    assert [len(seconds) for seconds in found.seconds.values()] == [2, 2]
+
+
+def test_neither_the_warm_up_nor_the_first_call_of_a_turn_counts(clock):
+    calls = {"ours": clock.engine(9, 9, 8, 1, 8, 2), "theirs": clock.engine(9, 9, 8, 3, 8, 4)}
+    assert take_turns(calls, range(2)).seconds == {"ours": [1.0, 2.0], "theirs": [3.0, 4.0]}
+
+
+def test_a_busy_machine_shows_in_the_share_of_a_cpu(clock):
+    clock.share = 0.25
+    found = take_turns({"ours": clock.engine(*[1.0] * 6), "theirs": clock.engine(*[2.0] * 6)}, range(2))
+    assert found.cpu_share == pytest.approx(0.25)
+    assert found.cpu_share < QUIET
+
+
+def test_a_slow_moment_of_the_machine_hits_all_engines_of_a_round_and_cancels():
+    seconds = {"ours": [0.001, 0.001, 0.005], "theirs": [0.006, 0.006, 0.030]}
+    ratio = summarize(seconds, "ours")["theirs"].ratio
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((6, 6, 6))
+
+
+def test_the_ratio_is_the_median_of_pairs_not_the_ratio_of_medians():
+    seconds = {"ours": [1.0, 2.0, 3.0], "theirs": [6.0, 4.0, 3.0]}
+    found = summarize(seconds, "ours")["theirs"]
+    assert found.ratio.median == 2.0
+    assert (found.ratio.low, found.ratio.high) == (1.5, 4.0)
+    assert (found.median_ms, found.best_ms) == (4000.0, 3000.0)
+
+
+def test_the_engine_of_reference_has_ratio_one():
+    ratio = summarize({"ours": [1.0, 7.0]}, "ours")["ours"].ratio
+    assert (ratio.low, ratio.median, ratio.high) == (1.0, 1.0, 1.0)
+
+
+def test_one_round_is_enough_for_figures():
+    assert summarize({"ours": [1.0], "theirs": [2.0]}, "ours")["theirs"].ratio.high == 2.0

@@ -1,0 +1,137 @@
+"""Attention maps: from a torch model and from its packed file, what is a bit, titles, and the same tokens for all."""
+
+import numpy as np
+import pytest
+
+from bibert.errors import BibertError, DataError
+from bibert.lab.attention import AttentionMap, attention_map, attention_maps
+from bibert.lab.inside import Inside, LayerInside
+from bibert.lab.subject import Subject, titles
+from bibert.runtime.engine import Encoded
+
+TOKENS = ("[CLS]", "a", "film", "[SEP]")
+
+
+def subject(attention, attended, name="model", scheme="bibert", tokens=TOKENS):
+    """A model that reads any text as `tokens` and has these weights and bits, (L, H, T, T), inside."""
+    nothing = np.zeros((1, 1, len(tokens), 1), bool)
+
+    def layer(weights, bits):
+        heads = dict.fromkeys(("query", "key", "value", "context", "ffn_hidden"), nothing)
+        return LayerInside(**heads, attention=weights[None], attended=bits[None], weights={})
+
+    def look(batch):
+        return Inside(batch["attention_mask"] == 1, tuple(map(layer, attention, attended)))
+
+    def encode(rows):
+        return [Encoded(np.arange(len(tokens), dtype=np.int32), None) for _ in rows]
+
+    return Subject(name, scheme, look, encode, lambda ids: [tokens[i] for i in ids])
+
+
+def softmax_subject(**names):
+    scores = np.exp(np.random.default_rng(0).standard_normal((2, 3, 4, 4))).astype(np.float32)
+    return subject(scores / scores.sum(-1, keepdims=True), np.ones((2, 3, 4, 4), bool), **names)
+
+
+def bits_subject(values=(0.0, 1.0), **names):
+    bits = np.random.default_rng(1).integers(0, 2, (2, 3, 4, 4)).astype(bool)
+    return subject(np.where(bits, values[1], values[0]).astype(np.float32), bits, **names)
+
+
+def test_weights_of_a_softmax_are_shown_as_they_are_and_scaled_by_the_largest_of_each_head():
+    found = attention_map(softmax_subject(scheme="full_precision"), "a title", "a film")
+    assert (found.title, found.scheme, found.tokens, found.is_bits) == ("a title", "full_precision", TOKENS, False)
+    assert (found.layers, found.heads) == (2, 3)
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(found.scaled.max(axis=(-2, -1)), np.ones((2, 3)))
+    np.testing.assert_array_equal(found.head(1, 2), found.scaled[1, 2])
+    np.testing.assert_allclose(found.scaled * found.largest[..., None, None], found.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0), (0.1, 0.4)], ids=["bool", "sign", "asym"])
+def test_weights_of_two_values_are_shown_as_bits_that_are_never_rescaled(values):
+    one = bits_subject(values)
+    found = attention_map(one, "bibert", "a film")
+    bits = np.stack([layer.attended[0] for layer in one.read(["a film"]).inside.layers])
+    assert found.is_bits
+    np.testing.assert_array_equal(found.weights, bits)
+    np.testing.assert_array_equal(found.scaled, found.weights)
+
+
+def test_a_baseline_whose_weights_are_all_1_has_bits():
+    ones = np.ones((2, 3, 4, 4), np.float32)
+    found = attention_map(subject(ones, ones.astype(bool)), "baseline", "a film")
+    assert found.is_bits
+    np.testing.assert_array_equal(found.weights, ones)
+
+
+def test_a_head_of_zeros_stays_zeros():
+    zeros = np.zeros((2, 3, 4, 4), np.float32)
+    np.testing.assert_array_equal(attention_map(subject(zeros, zeros.astype(bool)), "x", "a film").scaled, zeros)
+
+
+@pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 3), (-1, 0)])
+def test_a_head_that_is_not_there_is_refused(layer, head):
+    found = attention_map(bits_subject(), "bibert", "a film")
+    with pytest.raises(BibertError, match=r"bibert: has no layer .* layers are 0 to 1, heads 0 to 2"):
+        found.head(layer, head)
+
+
+def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
+    schemes = [("t", "full_precision"), ("a", "bibert"), ("b", "bibert"), ("b", "bibert")]
+    subjects = [bits_subject(name=name, scheme=scheme) for name, scheme in schemes]
+    assert titles(subjects) == ["full_precision", "a", "b (3)", "b (4)"]
+
+
+def test_models_side_by_side_keep_their_order():
+    maps = attention_maps({"full_precision": softmax_subject(), "bibert": bits_subject()}, "a film")
+    assert [one.title for one in maps] == ["full_precision", "bibert"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (("[CLS]", "a", "movie", "[SEP]"), r"token 2 is 'film' for left and 'movie' for right; .* same tokenizer"),
+        (("[CLS]", "[SEP]"), r"left reads 4 tokens, right 2; give a text that both read whole, of at most 2 tokens"),
+    ],
+)
+def test_models_that_read_other_tokens_are_refused_by_name(tokens, message):
+    size = len(tokens)
+    bits = np.zeros((2, 3, size, size), bool)
+    other = subject(bits.astype(np.float32), bits, tokens=tokens)
+    with pytest.raises(DataError, match=message):
+        attention_maps({"left": bits_subject(), "right": other}, "a film")
+
+
+def test_no_model_is_refused():
+    with pytest.raises(DataError, match="no model to look into"):
+        attention_maps({}, "a film")
+
+
+def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained):
+    pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
+    from bibert.export import pack
+    from bibert.lab.subject import load_subject
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    texts = ["a gorgeous, witty film", "two hours of my life"]
+    folder = save_untrained(tmp_path / "student", texts, scheme="bibert")
+    save(pack(load_classifier(folder), max_length=32), tmp_path / "student.bibert")
+    subjects = [load_subject(folder), load_subject(tmp_path / "student.bibert")]
+    maps = attention_maps(dict(zip(titles(subjects), subjects, strict=True)), tuple(texts))
+    assert [one.title for one in maps] == ["student", "student.bibert"]
+    assert all(isinstance(one, AttentionMap) and one.is_bits for one in maps)
+    assert set(np.unique(maps[0].weights)) == {0.0, 1.0}
+    np.testing.assert_array_equal(maps[0].weights, maps[1].weights)
+
+
+def test_a_full_precision_folder_shows_its_softmax(tmp_path, save_untrained):
+    pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
+    from bibert.lab.subject import load_subject
+
+    folder = save_untrained(tmp_path, ["a gorgeous, witty film"], scheme="full_precision")
+    found = attention_map(load_subject(folder), "teacher", "a witty film")
+    assert not found.is_bits
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)

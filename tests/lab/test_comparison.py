@@ -1,0 +1,155 @@
+"""Printed figures beside ours: the verdict on each, and a true reason wherever it is not `=`."""
+
+from decimal import Decimal
+
+import pytest
+
+from bibert.lab.architecture import ARCHITECTURES, Architecture, count_parameters
+from bibert.lab.comparison import REASONS, Verdict, cost_of, figures, judge
+from bibert.lab.cost import MIB, RULES, flops, readings_of_13_4, size
+from bibert.nn.schemes import SCHEMES
+
+BASE = ARCHITECTURES["bert-base"]
+EVERY_PRINTED_FIGURE = {
+    (architecture, scheme, column): figure
+    for architecture, shape in ARCHITECTURES.items()
+    for scheme, row in SCHEMES.items()
+    for column, figure in cost_of(shape, row).printed.items()
+}
+
+
+def verdicts(column):
+    found = {}
+    for (architecture, scheme, of), figure in EVERY_PRINTED_FIGURE.items():
+        if of == column and figure.printed:
+            found.setdefault(figure.verdict, set()).add((architecture, scheme))
+    return found
+
+
+def test_which_sizes_are_reproduced():
+    found = verdicts("size")
+    assert found[Verdict.EQUAL] == {
+        ("bert-base", "full_precision"),
+        ("bert-base", "q_bert"),
+        ("bert-base", "q2bert"),
+        ("bert-base", "ternarybert_2-2-8"),
+        ("bert-base", "ternarybert_2-2-2"),
+        ("bert-base", "ternarybert_2-2-1"),
+    }
+    assert Verdict.CLOSE not in found
+    assert len(found[Verdict.DIFFERENT]) == 11
+
+
+def test_which_flops_are_reproduced():
+    found = verdicts("flops")
+    assert found[Verdict.DIFFERENT] == {
+        ("bert-base", "q_bert"),
+        ("bert-base", "q2bert"),
+        ("bert-base", "ternarybert_2-2-8"),
+    }
+    assert {("bert-base", "bibert"), ("6L", "bibert"), ("4L", "bibert")} <= found[Verdict.EQUAL]
+    assert len(found[Verdict.EQUAL]) == 8
+    assert len(found[Verdict.CLOSE]) == 6
+
+
+def test_which_extra_flops_are_reproduced():
+    assert verdicts("extra_flops") == {
+        Verdict.CLOSE: {("bert-base", scheme) for scheme in ("baseline_mu", "baseline_50", "binarybert_50")},
+        Verdict.DIFFERENT: {("bert-base", "baseline_asym")},
+    }
+
+
+def test_every_figure_that_is_not_reproduced_has_a_reason_and_no_other():
+    for key, figure in EVERY_PRINTED_FIGURE.items():
+        assert bool(figure.reason) == (figure.verdict is not Verdict.EQUAL), key
+
+
+def test_every_reason_is_used():
+    assert {figure.reason for figure in EVERY_PRINTED_FIGURE.values()} == {*REASONS.values(), ""}
+
+
+def test_the_numbers_in_the_reasons_are_ours():
+    def products(scheme, architecture):
+        return flops(ARCHITECTURES[architecture], SCHEMES[scheme]).products / 10**9
+
+    def bits(architecture):
+        return readings_of_13_4(ARCHITECTURES[architecture], SCHEMES["bibert"])["bits alone"]
+
+    split = size(BASE, SCHEMES["binarybert_1-1-1"])
+    split_bits = sum(split.parts[part] for part in ("word", "linears", "pooler")) / MIB
+    numbers = {
+        ("size", "16.5"): [f"{split_bits:.2f}", f"{split.mib - split_bits:.2f}"],
+        ("size", "13.4"): [f"{bits('bert-base'):.2f}", f"{size(BASE, SCHEMES['bibert']).mib:.2f}", "13.37"],
+        ("size", "6.8"): [f"{bits('6L'):.2f}"],
+        ("size", "4.4"): [
+            f"{bits('4L'):.2f}",
+            f"{size(ARCHITECTURES['4L'], SCHEMES['bibert']).mib_with_scales:.2f}",
+        ],
+        ("flops", "22.5"): [f"{products('full_precision', 'bert-base'):.2f}"],
+        ("flops", "11.3"): [f"{products('full_precision', '6L'):.2f}"],
+        ("flops", "1.2"): [f"{products('full_precision', '4L'):.2f}"],
+        ("flops", "6.5"): [f"{products('q_bert', 'bert-base'):.2f}"],
+        ("flops", "binarybert_1-1-4"): [f"{products('binarybert_1-1-4', 'bert-base'):.2f}"],
+        ("flops", "binarybert_1-1-1"): [f"{products('binarybert_1-1-1', 'bert-base'):.2f}"],
+        ("extra_flops", "0.076"): [f"{flops(BASE, SCHEMES['baseline_mu']).threshold / 10**9:.4f}"],
+    }
+    missing = [(key, number) for key, quoted in numbers.items() for number in quoted if number not in REASONS[key]]
+    assert missing == []
+    tables = count_parameters(BASE).position + count_parameters(BASE).token_type
+    assert f"{bits('bert-base') + tables / MIB:.2f}" == "13.37"
+
+
+def test_flops_are_compared_only_at_the_papers_length():
+    assert set(cost_of(BASE, SCHEMES["bibert"]).printed) == {"size", "flops", "extra_flops"}
+    assert set(cost_of(BASE, SCHEMES["bibert"], tokens=64).printed) == {"size"}
+
+
+def test_a_shape_of_nobodys_table_is_compared_with_nothing():
+    assert cost_of(ARCHITECTURES["minilm-l6"], SCHEMES["bibert"]).printed == {}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_figures_of_a_shape_are_those_of_its_schemes_each_once(architecture):
+    shape = ARCHITECTURES[architecture]
+    found = figures(shape)
+    for column in ("size", "flops"):
+        named = [name for figure in found if figure.column == column for name in figure.schemes]
+        assert sorted(named) == sorted(SCHEMES)
+    for figure in found:
+        assert figure.rule in RULES
+        for name in figure.schemes:
+            assert cost_of(shape, SCHEMES[name]).printed.get(figure.column) == figure.printed
+    assert [figure.column for figure in found] == sorted(
+        (figure.column for figure in found), key=["size", "flops", "extra_flops"].index
+    )
+
+
+def test_a_shape_of_fewer_positions_has_the_flops_of_its_longest_input():
+    short = Architecture(layers=2, hidden=64, heads=2, intermediate=128, positions=16)
+    full = next(figure for figure in figures(short) if figure.column == "flops" and "bibert" in figure.schemes)
+    assert full.ours == flops(short, SCHEMES["bibert"], 16).total / 10**9
+
+
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [("13.4", "derivable only by leaving something out"), ("6.8", "not derivable"), ("4.4", "not derivable")],
+)
+def test_the_three_sizes_of_bibert_say_plainly_whether_they_can_be_derived(printed, says):
+    assert REASONS["size", printed].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "verdict"),
+    [
+        (417.65, "418", Verdict.EQUAL),
+        (417.4, "418", Verdict.CLOSE),
+        (416.9, "418", Verdict.DIFFERENT),
+        (27.96, "28.0", Verdict.EQUAL),
+        (27.96, "28", Verdict.EQUAL),
+        (28.06, "28.0", Verdict.CLOSE),
+        (0.026, "0.03", Verdict.EQUAL),
+        (0.015, "0.03", Verdict.DIFFERENT),
+    ],
+)
+def test_a_figure_is_judged_by_its_last_printed_digit(ours, printed, verdict):
+    assert judge(ours, Decimal(printed)) is verdict

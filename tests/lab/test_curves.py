@@ -1,0 +1,100 @@
+"""Panels of lines: axes, legend, markers that tell lines apart without colour, and what the figures of runs show."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
+
+from bibert.lab.entropy import Entropies
+from bibert.lab.history import History
+from bibert.lab.plots.curves import Line, Panel, draw_panels
+from bibert.lab.plots.direction import draw_directions
+from bibert.lab.plots.entropy import draw_history, draw_models
+from bibert.lab.plots.theory import draw_theory
+from bibert.lab.plots.training import draw_losses, draw_metrics
+from bibert.lab.theory import score_probabilities, softmax_thresholds
+
+SITES = ("query", "key", "value", "attention", "context")
+
+
+@pytest.fixture
+def history() -> History:
+    """Three looks into two layers of two heads; nothing moved in half of the heads."""
+    heads = np.array([[[0.2, 0.4], [0.6, 0.8]]] * 3)
+    share, margin = np.array([[[0.5, 0.0], [0.5, 0.0]]] * 2), np.array([[[0.4, 0.0], [0.2, 0.0]]] * 2)
+    ways = {"matching": share, "mismatching": share / 2, "matching_margin": margin, "mismatching_margin": 2 * margin}
+    entropy = {**dict.fromkeys(SITES, heads), "ffn_hidden": np.full((3, 2), 0.5)}
+    things = dict.fromkeys(("scores", "query", "key", "value"), ways)
+    return History("run", "bibert", ["query", "key", "value"], [0, 50, 100], entropy, [50, 100], things)
+
+
+def named_axes(figure):
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.axison}
+
+
+def test_panels_share_a_legend_and_label_the_lower_axes():
+    lines = [Line("one", [1, 2], [3, 4], 0, 0), Line("two", [1, 2], [4, 3], 1, 1, ([3, 2], [5, 4]))]
+    figure = draw_panels([Panel(str(number), lines, "y") for number in range(4)], "x", columns=3)
+    axes = named_axes(figure)
+    assert [axes[name].get_xlabel() for name in "0123"] == ["", "x", "x", "x"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
+    drawn = [line for line in axes["0"].lines if len(line.get_xdata())]
+    assert len({line.get_marker() for line in drawn}) == 2
+    assert len({line.get_linestyle() for line in drawn}) == 2
+
+
+def test_entropies_are_means_with_a_band_over_the_heads(history):
+    axes = named_axes(draw_history({"bibert": history}))["attention weights"]
+    assert axes.lines[0].get_ydata() == pytest.approx([0.5, 0.5, 0.5])
+    assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(0.2)
+    assert axes.get_ylabel() == "entropy, bits"
+
+
+def test_entropies_of_models_go_through_the_layers():
+    heads = dict.fromkeys(SITES, np.array([[0.2, 0.4], [0.6, 0.8]]))
+    found = Entropies(heads, {"ffn_hidden": np.array([0.1, 0.9])})
+    figure = draw_models({"bibert": found})
+    assert named_axes(figure)["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
+    assert named_axes(figure)["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
+
+
+def test_steps_of_directions_weigh_by_their_number(history):
+    figure = draw_directions({"bibert": history})
+    shares, steps = (
+        [axes for axes in figure.axes if axes.get_ylabel() == label] for label in ("share of elements", "mean step")
+    )
+    assert len(shares) == len(steps) == 4
+    assert shares[0].lines[0].get_ydata() == pytest.approx([0.25, 0.25])
+    assert steps[0].lines[0].get_ydata() == pytest.approx([0.3, 0.3])  # of the heads that moved
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "bibert, towards the teacher",
+        "bibert, away",
+    ]
+
+
+def test_losses_and_metrics_are_those_of_the_log():
+    log = [
+        {"stage": "dmd", "step": 2, "loss": 3.0, "loss_prediction": 1.0, "learning_rate": 1e-4},
+        {
+            "stage": "dmd",
+            "step": 2,
+            "eval_dev_accuracy": 0.5,
+            "eval_dev_loss": 0.7,
+            "eval_dev_model_preparation_time": 1.0,
+        },
+        {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.75, "eval_dev_samples_per_second": 3.0},
+        {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.5},  # the best model, scored again at the end
+    ]
+    assert list(named_axes(draw_losses(log))) == ["loss", "prediction", "learning rate"]
+    axes = named_axes(draw_metrics(log))
+    assert list(axes) == ["dev_accuracy"]
+    assert axes["dev_accuracy"].lines[0].get_ydata() == pytest.approx([50, 75])
+
+
+def test_the_figure_of_the_theorems_has_the_scores_of_models():
+    shares = np.stack([score_probabilities(16)] * 2)
+    figure = draw_theory(softmax_thresholds([8, 16], rows=64), 16, {"a model": shares})
+    axes = named_axes(figure)["Theorem 2: scores of 16 bits"]
+    computed, _gaussian, model = axes.lines
+    assert model.get_ydata() == pytest.approx(computed.get_ydata())
+    assert "a model" in [text.get_text() for text in figure.legends[0].get_texts()]

@@ -1,0 +1,199 @@
+"""The report: what it says of a run and of a packed file, and what it says where something is missing."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
+pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
+
+from bibert.errors import DataError
+from bibert.lab.attention import attention_map
+from bibert.lab.entropy import entropies
+from bibert.lab.pages.render import save_page
+from bibert.lab.pages.report import Findings, report_page
+from bibert.lab.plots.style import COLOURS, INK
+from bibert.lab.record import load_record
+from bibert.lab.subject import load_subject
+from bibert.nn.schemes import get_scheme
+
+TEXTS = ["a fine film <b>of</b> the year", "dull"]
+SECTIONS = ["Results", "Training", "Data and recipe", "Entropy", "Direction", "Attention", "Cost"]
+EVENTS = [
+    {"stage": "dmd", "step": 2, "loss": 3.0, "loss_prediction": 1.0, "learning_rate": 1e-4},
+    {"stage": "dmd", "step": 4, "loss": 2.0, "loss_prediction": 0.5, "learning_rate": 5e-5},
+    {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.75, "eval_dev_loss": 0.5, "eval_dev_runtime": 1.0},
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[..., Path]) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "student"
+    folder.mkdir()
+    names = {0: "negative", 1: "positive"}
+    save_untrained(folder / "model", TEXTS, scheme="bibert", max_position_embeddings=32, id2label=names)
+    request = {
+        "data": {"name": "<i>made up</i>", "sha256": "0" * 64},
+        "recipe": {"learning_rate": 1e-4, "weights": {"gold": 0.5}, "seed": 42},
+        "scheme": get_scheme("bibert").to_dict(),
+    }
+    notes = {"request": request, "cpu": "a machine", "metrics": {"dev_accuracy": 0.75}}
+    (folder / "run.json").write_text(json.dumps(notes))
+    (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    table = {name: [[0.5, 0.6]] * 2 for name in ("matching", "mismatching", "matching_margin", "mismatching_margin")}
+    heads = {name: [[0.9, 1.0]] * 2 for name in ("query", "key", "value", "attention", "context")}
+    look = {"stage": "dmd", "entropy": {**heads, "ffn_hidden": [0.5, 0.5]}}
+    moved = {"direction": dict.fromkeys(("scores", "query", "key", "value"), table)}
+    lines = [{**look, "step": 0}, {**look, **moved, "step": 2}, {**look, **moved, "step": 4}]
+    (folder / "probe.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def findings(run: Path) -> Findings:
+    """What is measured for a report with labelled rows."""
+    subject = load_subject(run)
+    attention = attention_map(subject, "bibert", TEXTS[0])
+    counted = {"confusion": [[3, 1], [0, 4]], "scored": "8 rows of test.csv", "scores": {"accuracy": 7 / 8}}
+    return Findings(entropies(subject.insides(TEXTS)), attention, **counted)
+
+
+def test_a_record_has_what_a_run_wrote_down(run):
+    record = load_record(run)
+    assert record.scheme == get_scheme("bibert")
+    assert record.labels == ("negative", "positive")
+    assert record.architecture is not None
+    assert record.architecture.layers == 2
+    assert len(record.log) == 3
+    assert record.history is not None
+    assert record.history.moves == [2, 4]
+
+
+def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, browser, tmp_path):
+    page = browser.open(save_page(report_page(load_record(run), findings), tmp_path / "report.html"))
+    assert page.evaluate("[...document.querySelectorAll('h2')].map((title) => title.textContent)") == SECTIONS
+    assert page.evaluate("document.querySelectorAll('figure svg').length") == 6
+    assert page.evaluate("document.querySelectorAll('i, b').length") == 0  # texts of users stay texts
+    cells = page.evaluate("[...document.querySelectorAll('td')].map((cell) => cell.textContent)")
+    assert {"75.00 %", "<i>made up</i>", "gold 0.5", "0.0001"} <= set(cells)
+    assert {"3", "1", "75.0 %", "0", "4", "100.0 %"} <= set(cells)
+    assert page.complaints == []
+    assert page.requests == []
+    page.close()
+
+
+def test_the_score_on_the_rows_given_stands_beside_that_of_the_training(run, findings):
+    page = report_page(load_record(run), findings)
+    assert "<td>dev accuracy</td><td>75.00 %</td><td>dev set of its training, best evaluation</td>" in page
+    assert "<td>accuracy</td><td>87.50 %</td><td>8 rows of test.csv</td>" in page
+    assert "Confusion counted on 8 rows of test.csv." in page
+
+
+def test_a_score_is_measured_where_nothing_is_noted(tmp_path):
+    request = {"data": {"name": "STS-B"}, "recipe": {"seed": 1}}
+    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
+    page = report_page(load_record(tmp_path), Findings(scored="9 rows of test.csv", scores={"spearman": 0.5}))
+    assert "<td>spearman</td><td>50.00 %</td><td>9 rows of test.csv</td>" in page
+    assert "has not ended" in page
+
+
+def test_a_report_fits_a_phone_and_follows_the_theme(run, findings, browser, tmp_path):
+    path = save_page(report_page(load_record(run), findings), tmp_path / "report.html")
+    ink = {}
+    for dark in (False, True):
+        page = browser.open(path, width=390, height=844, dark=dark)
+        assert page.evaluate("document.documentElement.scrollWidth <= 390")
+        ink[dark] = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
+        page.close()
+    assert ink[False] != ink[True]
+
+
+def test_no_colour_of_a_figure_is_fixed(run, findings):
+    page = report_page(load_record(run), findings)
+    figures = page[page.index("<figure>") :].lower()
+    for colour in (INK, *COLOURS):
+        assert colour.lower() not in figures
+    assert "var(--hue-0)" in figures
+
+
+def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
+    request = {"data": {"name": "SST-2"}, "recipe": {"seed": 1}}
+    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
+    page = report_page(load_record(tmp_path), Findings())
+    missing = ("has not ended", "Nothing is logged yet", "There is no model yet", "with --probe-every", "A text shows")
+    for sentence in missing:
+        assert sentence in page
+    assert "full_precision" in page  # a run without a scheme is a teacher's
+
+
+def test_a_packed_file_shows_its_bytes(run, tmp_path):
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    path = tmp_path / "student.bibert"
+    save(pack(load_classifier(run / "model"), max_length=16, about={"recipe": {"seed": 42}}), path)
+    page = report_page(load_record(path), Findings())
+    assert f"{path.stat().st_size:,}" in page
+    for sentence in ("has no log", "recipe", "does not say how good it was"):
+        assert sentence in page
+    assert "has not ended" not in page
+
+
+def test_a_student_of_several_bits_says_why_nothing_is_seen(run, tmp_path):
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["scheme"] = get_scheme("baseline(kept=mha)").to_dict()
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    record = load_record(tmp_path)
+    assert not record.has_bits
+    assert report_page(record, Findings()).count("Only single bits can be looked at") == 2
+
+
+def test_a_split_student_says_how_it_is_counted(run, tmp_path):
+    from bibert.nn.binarization import binarize
+    from bibert.nn.loading import load_classifier
+
+    teacher = load_classifier(run / "model", overrides={"scheme": "full_precision"}).model
+    split = binarize(teacher, "binarybert_1-1-2")
+    split.save_pretrained(tmp_path / "model")
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["scheme"] = split.config.quantization.to_dict()
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    assert "count a split student by the shape of its teacher" in report_page(load_record(tmp_path), Findings())
+
+
+def test_a_file_of_a_scheme_of_ones_own_has_its_bits(run, tmp_path):
+    from bibert.export import pack
+    from bibert.nn.loading import load_classifier
+    from bibert.packed.file import save
+
+    classifier = load_classifier(run / "model")
+    own = replace(classifier.model.config.quantization, name="mine")
+    classifier.model.config.scheme = own.to_dict()
+    path = tmp_path / "mine.bibert"
+    save(pack(classifier, max_length=16), path)
+    assert load_record(path).scheme == replace(get_scheme("bibert"), name="mine")
+
+
+def test_every_stage_of_a_training_has_its_line(run, tmp_path):
+    notes = json.loads((run / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(notes))
+    events = [{**event, "stage": stage} for stage in ("first", "second") for event in EVENTS]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = report_page(load_record(tmp_path), Findings())
+    assert ">first<" in page
+    assert ">second<" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [("run.json", "{", "not what a training writes"), ("config.json", "{}", "give the run folder around it")],
+)
+def test_what_is_not_a_run_is_refused(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_record(tmp_path)

@@ -1,0 +1,264 @@
+"""A table of the paper on tiny data: what is run, what is kept, what the results file and the table say."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bibert.data.glue import TASKS
+from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
+from bibert.lab.paper import TABLE_1, TABLE_2
+from bibert.lab.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
+from bibert.lab.reproduction import Plan, collect, reproduce, write_results
+from bibert.nn.loading import load_classifier
+from bibert.training.distiller import distill
+from bibert.training.recipe import load_recipe
+
+RECIPE = "learning_rate = 1e-3\nepochs = 1\nbatch_size = 16\nmax_length = 16\neval_every = 2\n"
+
+
+def quiet(_):
+    return ()
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory, data):
+    """SST-2's folder with the made-up texts in it."""
+    folder = tmp_path_factory.mktemp("glue")
+    (folder / "SST-2").mkdir()
+    for name, split in (("train", data.train), ("dev", data.dev["dev"])):
+        lines = [f"{text}\t{label:.0f}" for text, label in zip(split.texts, split.labels, strict=True)]
+        (folder / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    (folder / "SST-2" / "train_aug.tsv").write_bytes((folder / "SST-2" / "train.tsv").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(glue, start, tmp_path_factory):
+    recipe = tmp_path_factory.mktemp("recipe") / "tiny-sst-2.toml"
+    recipe.write_text(RECIPE)
+    name = str(recipe).replace("sst-2", "{task}")
+    return Plan("1", ("sst2",), ("bibert", "bibert_plus"), (1, 2), str(start), name, name, {"log_every": 1}, glue)
+
+
+@pytest.fixture(scope="module")
+def output(plan, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table") / "runs"
+    reproduce(plan, folder, quiet)
+    return folder
+
+
+def test_there_is_one_teacher_and_a_student_for_each_scheme_and_seed(output):
+    runs = {"teacher", "bibert-1", "bibert-2", "bibert_plus-1", "bibert_plus-2"}
+    assert {folder.name for folder in (output / "sst2").iterdir()} == runs
+    cells = load_cells(output / "results.json")
+    assert {(cell.scheme, cell.recipe["seed"]) for cell in cells} == {
+        ("full_precision", 42),
+        *((scheme, seed) for scheme in ("bibert", "bibert_plus") for seed in (1, 2)),
+    }
+
+
+def test_a_cell_has_all_that_is_needed_to_run_it_again(output):
+    for cell in load_cells(output / "results.json"):
+        notes = json.loads((output / "sst2" / folder_of(cell) / "run.json").read_text())
+        assert cell.recipe == notes["request"]["recipe"]
+        assert cell.recipe["log_every"] == (1 if cell.scheme != "full_precision" else 20)
+        assert cell.origin["data_sha256"] == notes["request"]["data"]["sha256"]
+        assert cell.origin["commit"] == notes["commit"]
+        assert cell.metrics == notes["metrics"]
+        assert [step for step, _ in cell.evaluations] == [2, 4]
+        assert dict(cell.evaluations)[cell.best_step] == cell.metrics["dev_accuracy"]
+        assert cell.score == 100 * cell.metrics["dev_accuracy"]
+        assert cell.backbone == {"layers": 2, "hidden": 32, "heads": 2}
+
+
+def folder_of(cell):
+    return "teacher" if cell.scheme == "full_precision" else f"{cell.scheme}-{cell.recipe['seed']}"
+
+
+def test_a_second_call_trains_nothing(output, plan):
+    before = {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")}
+    reproduce(plan, output, quiet)
+    assert {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")} == before
+
+
+def test_finished_teachers_need_no_checkpoint(output, plan, tmp_path):
+    reproduce(replace(plan, checkpoint=None), output, quiet)
+    with pytest.raises(DataError, match=f"{tmp_path}/sst2/teacher: holds no finished teacher"):
+        reproduce(replace(plan, checkpoint=None), tmp_path, quiet)
+
+
+def test_the_table_sets_ours_beside_the_papers(output):
+    table = (output / "table.md").read_text()
+    assert "| scheme | bits | SST-2, ours | paper |" in table
+    (line,) = [line for line in table.splitlines() if line.startswith("| `bibert` ")]
+    assert line.split(" | ")[1] == "1-1-1"
+    assert line.endswith("| 88.7 |")
+    assert " to " in line  # two seeds
+    assert next(line for line in table.splitlines() if "`bibert_plus`" in line).endswith("| – |")
+    assert "Paper: Table 1 (ablation), BERT-base" in table
+    assert "2 x 32" in table
+    assert "4 steps of 16 texts" in table
+
+
+def test_runs_by_different_recipes_are_not_averaged(output):
+    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
+    changed = [cells[0], replace(cells[1], recipe={**cells[1].recipe, "learning_rate": 1.0})]
+    assert f"| {cells[0].score:.1f}, {cells[1].score:.1f} |" in markdown(changed, TABLE_1)
+
+
+def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(output, plan, tmp_path):
+    run, first = tmp_path / "sst2" / "bibert-1", output / "sst2" / "bibert-1" / "model"
+    recipe = replace(plan, seeds=(1,)).students_recipes("sst2")[0]
+    distill(output / "sst2" / "teacher", "bibert", plan.load("sst2", plan.train_file), run, recipe, start=first)
+    (cell,) = collect(tmp_path)
+    assert cell.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
+    assert cell.origin["start"]["start"] is None
+    (began,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    text = markdown([began, cell], TABLE_1)
+    assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
+    assert "students (begun as a student of the same scheme, trained on SST-2) 1 epoch, 4 steps" in text
+    with pytest.raises(DataError, match="started from another model = False, bibert with True"):
+        mean_scores([began, cell], "sst2")
+
+
+def test_an_unfinished_run_is_not_collected(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    run.mkdir(parents=True)
+    notes = json.loads((output / "sst2" / "bibert-1" / "run.json").read_text())
+    del notes["metrics"]
+    (run / "run.json").write_text(json.dumps(notes))
+    assert list(collect(tmp_path)) == []
+    assert write_results(tmp_path, "1") == []
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_run_in_the_folder_of_another_task_is_refused(output, tmp_path):
+    (tmp_path / "rte").mkdir()
+    (tmp_path / "rte" / "bibert-1").symlink_to(output / "sst2" / "bibert-1")
+    with pytest.raises(CheckpointError, match=r"was trained on SST-2, its folder is that of RTE"):
+        list(collect(tmp_path))
+
+
+def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path):
+    for broken, error in (
+        (replace(plan, schemes=("bibert", "bibret")), SchemeError),
+        (replace(plan, recipe="lost-{task}", tasks=("sst2", "qqp")), RecipeError),
+        (replace(plan, changes={"weights": {"atention": 1.0}}), RecipeError),
+        (replace(plan, glue=None, train_file="train_aug.tsv"), DataError),
+        (replace(plan, recipe="cpu-{task}", teacher_recipe="teacher", tasks=("sst2", "mrpc")), DataError),
+    ):
+        with pytest.raises(error):
+            reproduce(broken, tmp_path / "runs", quiet)
+        assert not (tmp_path / "runs").exists()
+
+
+def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
+    changed = replace(plan, train_file="train_aug.tsv", schemes=("bibert",), seeds=(1,))
+    cells = reproduce(changed, tmp_path / "runs", quiet)
+    assert {cell.scheme: cell.augmented for cell in cells} == {"full_precision": False, "bibert": True}
+    assert (tmp_path / "runs" / "sst2" / "train_aug-bibert-1").is_dir()
+    assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
+
+
+def test_the_budget_of_a_scheme_with_stages_is_that_of_each(output):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    assert cell.origin["stages"] == 1
+    several = replace(cell, scheme="a scheme of one's own", origin={**cell.origin, "stages": 4})
+    assert "students 4 stages of 1 epoch, 4 steps of 16 texts" in markdown([several], TABLE_1)
+
+
+def test_without_seeds_a_student_has_the_one_of_its_recipe(plan):
+    assert [recipe.seed for recipe in replace(plan, seeds=()).students_recipes("sst2")] == [42]
+    paper = replace(plan, seeds=(), recipe="paper-{task}", changes={})
+    assert [recipe.seed for recipe in paper.students_recipes("qnli")] == [load_recipe("paper-qnli").seed]
+
+
+def test_students_of_different_teachers_are_not_averaged(output):
+    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
+    taught = replace(cells[1], origin={**cells[1].origin, "teacher_sha256": "another"})
+    assert mean_scores(cells, "sst2").keys() == {"bibert"}
+    with pytest.raises(DataError, match="bibert was run with teacher = "):
+        mean_scores([cells[0], taught], "sst2")
+
+
+def test_a_best_model_that_was_scored_twice_at_the_end_is_one_evaluation(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    (before,) = collect(tmp_path)
+    lines = (run / "log.jsonl").read_text().splitlines(keepends=True)
+    (run / "log.jsonl").write_text("".join([*lines, lines[-1]]))  # killed before the metrics were noted, and resumed
+    (after,) = collect(tmp_path)
+    assert after.evaluations == before.evaluations
+
+
+def test_the_training_file_of_the_hub_is_not_augmented(output, tmp_path):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    notes = json.loads((run / "run.json").read_text())
+    notes["request"]["data"]["train"] = Path("nyu-mll/glue/sst2/train").name
+    (run / "run.json").write_text(json.dumps(notes))
+    assert [cell.augmented for cell in collect(tmp_path)] == [False]
+
+
+@pytest.mark.parametrize("log", ["", '{"step": 1}\n', "\0\0\n"])
+def test_a_damaged_log_is_named(output, tmp_path, log):
+    run = tmp_path / "sst2" / "bibert-1"
+    shutil.copytree(output / "sst2" / "bibert-1", run)
+    (run / "log.jsonl").write_text(log)
+    with pytest.raises(CheckpointError, match=r"bibert-1/log\.jsonl: .*move the run aside"):
+        list(collect(tmp_path))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_task_of_a_table_has_a_recipe(name):
+    columns = {column.partition("_")[0] for row in TABLES[name].rows for column in row.scores}
+    for task in columns:
+        assert load_recipe(f"cpu-{TASKS[task].name.lower()}")
+
+
+def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):
+    schemes = ("baseline", "baseline(kept=mha)", "baseline(without=attention)")
+    cells = reproduce(replace(plan, table="bottlenecks", schemes=schemes, seeds=(1,)), tmp_path / "runs", quiet)
+    assert {cell.scheme for cell in cells} == {"full_precision", *schemes}
+    assert set(mean_scores(cells, "sst2")) == set(schemes)
+    table = (tmp_path / "runs" / "table.md").read_text()
+    assert next(line for line in table.splitlines() if "`baseline(kept=mha)`" in line).endswith("| 89.09 |")
+    kept = load_classifier(tmp_path / "runs" / "sst2" / "baseline(kept=mha)-1" / "model").model
+    assert kept.config.quantization.kept == ("mha",)
+    log = (tmp_path / "runs" / "sst2" / "baseline(without=attention)-1" / "log.jsonl").read_text()
+    assert '"loss_hidden"' in log
+    assert '"loss_attention"' not in log
+
+
+def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table():
+    assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == 33.6
+    assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) is None
+    assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == 66.1
+
+
+def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(output):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    other = replace(cell, task="stsb", metrics={"dev_spearman": 0.1})
+    assert "Paper: Table 1 (ablation) for SST-2, Table 2 " in markdown([cell, other], TABLE_1)
+    assert " for STS-B, BERT-base" in markdown([cell, other], TABLE_1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"average": 0.99}, "a running mean of the weights (0.99), "),
+        ({"precision": "bfloat16"}, "products in bfloat16, "),
+    ],
+)
+def test_the_budget_says_what_is_unusual_in_a_recipe(output, changes, said):
+    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
+    assert f"{said}seed 1" in markdown([replace(cell, recipe=cell.recipe | changes)], TABLE_1)
+    assert said not in markdown([cell], TABLE_1)
+
+
+def test_the_score_is_the_papers_metric_of_the_task():
+    cell = Cell("cola", "bibert", False, {"dev_matthews": 0.25, "dev_accuracy": 0.7}, 1, [(1, 0.25)], {}, {}, {})
+    assert cell.score == 25.0
