@@ -1,4 +1,4 @@
-// Making a model: the walk through the data section, and what each tensor becomes.
+// Making a model: check the config, walk through the data section, convert each tensor.
 #include "model.h"
 
 #include <algorithm>
@@ -38,9 +38,9 @@ int32_t popcount_row(const uint64_t* row, size_t words) {
   return count;
 }
 
-// The most mismatches with which scale · (inputs - 2 · mismatches) + bias still reaches `minimum`, or -1. The value
-// falls with the mismatches, because the scale is not negative and rounding keeps the order; so halving finds the
-// place.
+// The most mismatches with which scale · (inputs - 2 · mismatches) + bias still reaches `minimum`, or -1. A binary
+// search finds it: the value does not rise with the mismatches, because the scale is not negative and rounding is
+// monotonic.
 int32_t most_mismatches(size_t inputs, float scale, float bias, float minimum) {
   const auto reaches = [&](int32_t mismatches) {
     const float scaled = scale * static_cast<float>(static_cast<int32_t>(inputs) - 2 * mismatches);
@@ -56,17 +56,17 @@ int32_t most_mismatches(size_t inputs, float scale, float bias, float minimum) {
   return reached;
 }
 
-// A query and a key of n channels score n - 2 · mismatches.
+// The score of a query and a key of n channels is n - 2 · mismatches.
 int32_t most_mismatches_of_score(int64_t head_size, int64_t least_score) {
   const int64_t twice = head_size - least_score;
   if (twice < 0) return -1;
   return static_cast<int32_t>(std::min(twice / 2, head_size));
 }
 
-// No context reaches this: it lies within ± 8192, the most keys.
+// Larger than any context: its magnitude is at most 8192, the maximum number of keys.
 constexpr int32_t kBeyondContext = 16384;
 
-// The least whole number that reaches a threshold.
+// The least integer that reaches a threshold.
 int32_t least_integer(float threshold) {
   constexpr float kBeyond = kBeyondContext;
   return static_cast<int32_t>(std::ceil(std::clamp(threshold, -kBeyond, kBeyond)));
@@ -74,13 +74,14 @@ int32_t least_integer(float threshold) {
 
 class Maker {
  public:
-  Maker(const bibert_config& config, const void* data, const Kernels& kernels)
-      : config_(config), kernels_(kernels), reader_(data, sizes_of(config)) {}
+  Maker(const bibert_config& config, const void* data, size_t size, const Kernels& kernels)
+      : config_(config), kernels_(kernels), reader_(data, size, sizes_of(config)) {}
 
   Model make() {
     Model model{config_, &kernels_, {}, {}, {}, {}, {}};
     make_words(model);
     make_numbers(model);
+    reader_.finish();
     return model;
   }
 
@@ -135,7 +136,7 @@ class Maker {
     model.classifier_bias = reader_.floats("classifier.bias", config_.labels);
   }
 
-  // `before` is the LayerNorm whose sign this layer takes in.
+  // `before` is the LayerNorm whose signs are the input of this layer.
   void read_layer(const std::string& at, Layer& layer, Norm& before) {
     before.minimum =
         reader_.thresholds(at + "attention_input.threshold", config_.hidden, has(BIBERT_THRESHOLD_ATTENTION_INPUT));
@@ -177,7 +178,7 @@ class Maker {
 
   void read_heads(const std::string& at, Layer& layer) {
     const size_t inner = size_t{config_.heads} * config_.head_size;
-    const int32_t most = static_cast<int32_t>(config_.head_size) + 1;  // with which a head attends to nothing
+    const int32_t most = static_cast<int32_t>(config_.head_size) + 1;  // a head with this threshold attends to nothing
     const Buffer<int32_t> score =
         reader_.integers(at + "score_threshold", config_.heads, most, config_.score_thresholds != 0);
     const Buffer<float> context = reader_.thresholds(at + "context.threshold", inner, has(BIBERT_THRESHOLD_CONTEXT));
@@ -228,11 +229,7 @@ size_t data_size(const bibert_config& config) { return sizes_of(config).bytes();
 
 Model make_model(const bibert_config& config, const void* data, size_t size, const Kernels& kernels) {
   check_config(config);
-  if (size != data_size(config)) {
-    throw Error(BIBERT_BAD_MODEL, "data: has " + std::to_string(size) + " bytes, the config asks for " +
-                                      std::to_string(data_size(config)));
-  }
-  return Maker(config, data, kernels).make();
+  return Maker(config, data, size, kernels).make();
 }
 
 }  // namespace bibert

@@ -1,5 +1,5 @@
-// A model in memory: the tensors of a packed file, checked and laid out for the kernels that will run it. Immutable
-// once it is made. How it computes is in forward.h.
+// A model in memory: the tensors of a packed file, checked, and in the layout of the kernels that will run it.
+// Immutable once made. forward.h runs it.
 #ifndef BIBERT_MODEL_H
 #define BIBERT_MODEL_H
 
@@ -13,7 +13,7 @@
 
 namespace bibert {
 
-// An error with the status that the C API returns for it.
+// An error, with the status that the C API returns for it.
 class Error : public std::runtime_error {
  public:
   Error(bibert_status status, const std::string& message) : std::runtime_error(message), status_(status) {}
@@ -23,21 +23,21 @@ class Error : public std::runtime_error {
   bibert_status status_;
 };
 
-// Weights of a binary linear layer in the layout of the kernels.
+// The weights of a binary linear layer in the layout of the kernels.
 struct Matrix {
   size_t outputs = 0;
   size_t inputs = 0;
   Buffer<uint8_t> panels;
 };
 
-// A linear layer of whose output only the sign counts: an integer threshold per channel stands for scale, bias and
-// threshold (the numeric contract, rule 5).
+// A linear layer of which only the sign of the output is used: one integer threshold per channel replaces scale, bias
+// and threshold (numeric contract, rule 5).
 struct SignLinear {
   Matrix matrix;
   Buffer<int32_t> most_mismatches;
 };
 
-// A linear layer whose output is a sum of floats.
+// A linear layer with float output.
 struct FloatLinear {
   Matrix matrix;
   Buffer<float> scale;
@@ -46,7 +46,7 @@ struct FloatLinear {
   int32_t step = 2;
 };
 
-// LayerNorm and the sign behind it.
+// LayerNorm and the sign of its output.
 struct Norm {
   Buffer<float> weight;
   Buffer<float> bias;
@@ -58,10 +58,10 @@ struct Layer {
   Buffer<int32_t> most_mismatches;  // of a query and a key, per head
   Buffer<int32_t> context_minimum;  // 64 entries per head
   FloatLinear attention_output;
-  Norm attention_norm;  // its sign feeds the FFN
+  Norm attention_norm;  // its signs are the input of the FFN
   SignLinear intermediate;
   FloatLinear output;
-  Norm output_norm;  // its sign feeds the next layer, or the pooler
+  Norm output_norm;  // its signs are the input of the next layer or of the pooler
 };
 
 struct Embeddings {
@@ -84,13 +84,13 @@ struct Model {
   size_t inner() const { return size_t{config.heads} * config.head_size; }
 };
 
-// Throws Error if a number of the config is out of range.
+// Throws Error if a field is out of range.
 void check_config(const bibert_config& config);
 
-// Bytes of the data section without the tokenizer, for a config that has been checked.
+// The size in bytes of the data section without the tokenizer; the config must have been checked.
 size_t data_size(const bibert_config& config);
 
-// Throws Error if the data does not fit the config or holds what a model must not hold.
+// Throws Error if the data does not fit the config or contains an invalid value.
 Model make_model(const bibert_config& config, const void* data, size_t size, const Kernels& kernels);
 
 }  // namespace bibert

@@ -1,4 +1,4 @@
-// Reading with checks. The data may lie at any address, so everything is copied out before it is looked at.
+// The sizes of a data section, and reading it with checks.
 #include "reader.h"
 
 #include <cmath>
@@ -26,8 +26,12 @@ size_t layer_numbers(const bibert_config& c) {
          optional(BIBERT_THRESHOLD_FFN_HIDDEN, c.intermediate);
 }
 
-[[noreturn]] void refuse(const std::string& name, size_t index, const std::string& what) {
-  throw Error(BIBERT_BAD_MODEL, name + ": entry " + std::to_string(index) + " " + what);
+[[noreturn]] void reject(const std::string& name, const std::string& problem) {
+  throw Error(BIBERT_BAD_MODEL, name + ": " + problem);
+}
+
+[[noreturn]] void reject_entry(const std::string& name, size_t index, const std::string& problem) {
+  reject(name, "entry " + std::to_string(index) + " " + problem);
 }
 
 }  // namespace
@@ -42,52 +46,67 @@ Sizes sizes_of(const bibert_config& c) {
   return sizes;
 }
 
-Reader::Reader(const void* data, const Sizes& sizes)
-    : words_(static_cast<const unsigned char*>(data)), numbers_(words_ + sizes.words * sizeof(uint64_t)) {}
+Reader::Reader(const void* data, size_t size, const Sizes& sizes) {
+  if (size != sizes.bytes()) {
+    reject("data", "has " + std::to_string(size) + " bytes, the config needs " + std::to_string(sizes.bytes()));
+  }
+  const unsigned char* begin = static_cast<const unsigned char*>(data);
+  words_ = {begin, begin + sizes.words * sizeof(uint64_t)};
+  numbers_ = {words_.end, begin + size};
+}
+
+// The data may have any alignment, so it is copied before it is looked at.
+template <class T>
+void Reader::take(const std::string& name, Region& region, size_t count, T* out) {
+  if (count > region.left() / sizeof(T)) {
+    reject(name, "needs " + std::to_string(count * sizeof(T)) + " bytes, the data has " +
+                     std::to_string(region.left()) + " left");
+  }
+  std::memcpy(out, region.next, count * sizeof(T));
+  region.next += count * sizeof(T);
+}
+
+void Reader::take_floats(const std::string& name, size_t first, size_t count, float* out) {
+  take(name, numbers_, count, out);
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(out[i])) reject_entry(name, first + i, "is not finite");
+  }
+}
 
 Buffer<uint64_t> Reader::bits(const std::string& name, size_t rows, size_t columns) {
   const size_t words = words_for(columns);
   Buffer<uint64_t> out(rows * words);
-  std::memcpy(out.data(), words_, rows * words * sizeof(uint64_t));
-  words_ += rows * words * sizeof(uint64_t);
+  take(name, words_, rows * words, out.data());
   const size_t used = columns % kWordBits;
   for (size_t row = 0; used != 0 && row < rows; ++row) {
-    if ((out[row * words + words - 1] >> used) != 0) refuse(name, row, "has bits behind its last column");
+    if ((out[row * words + words - 1] >> used) != 0) reject_entry(name, row, "has bits after its last column");
   }
   return out;
 }
 
-void Reader::read_floats(const std::string& name, size_t first, size_t count, float* out) {
-  std::memcpy(out, numbers_, count * sizeof(float));
-  numbers_ += count * sizeof(float);
-  for (size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(out[i])) refuse(name, first + i, "is not finite");
-  }
-}
-
 Buffer<float> Reader::floats(const std::string& name, size_t count) {
   Buffer<float> out(padded(count));
-  read_floats(name, 0, count, out.data());
+  take_floats(name, 0, count, out.data());
   return out;
 }
 
 Buffer<float> Reader::scales(const std::string& name, size_t count) {
   Buffer<float> out = floats(name, count);
   for (size_t i = 0; i < count; ++i) {
-    if (std::signbit(out[i])) refuse(name, i, "is negative");
+    if (std::signbit(out[i])) reject_entry(name, i, "is negative");
   }
   return out;
 }
 
 Buffer<float> Reader::table(const std::string& name, size_t rows, size_t columns) {
   Buffer<float> out(rows * padded(columns));
-  for (size_t row = 0; row < rows; ++row) read_floats(name, row * columns, columns, out.data() + row * padded(columns));
+  for (size_t row = 0; row < rows; ++row) take_floats(name, row * columns, columns, out.data() + row * padded(columns));
   return out;
 }
 
 Buffer<float> Reader::thresholds(const std::string& name, size_t count, bool present) {
   Buffer<float> out(padded(count));
-  if (present) read_floats(name, 0, count, out.data());
+  if (present) take_floats(name, 0, count, out.data());
   for (size_t i = count; i < padded(count); ++i) out[i] = std::numeric_limits<float>::infinity();
   return out;
 }
@@ -95,14 +114,22 @@ Buffer<float> Reader::thresholds(const std::string& name, size_t count, bool pre
 Buffer<int32_t> Reader::integers(const std::string& name, size_t count, int32_t most, bool present) {
   Buffer<int32_t> out(padded(count));
   if (!present) return out;
-  std::memcpy(out.data(), numbers_, count * sizeof(int32_t));
-  numbers_ += count * sizeof(int32_t);
+  take(name, numbers_, count, out.data());
   for (size_t i = 0; i < count; ++i) {
     if (out[i] < -most || out[i] > most) {
-      refuse(name, i, "is " + std::to_string(out[i]) + ", must be inside +-" + std::to_string(most));
+      reject_entry(
+          name, i,
+          "is " + std::to_string(out[i]) + ", must be from -" + std::to_string(most) + " to " + std::to_string(most));
     }
   }
   return out;
+}
+
+void Reader::finish() const {
+  if (words_.left() != 0 || numbers_.left() != 0) {
+    reject("data", std::to_string(words_.left()) + " bytes of bits and " + std::to_string(numbers_.left()) +
+                       " bytes of numbers are left after the last tensor");
+  }
 }
 
 }  // namespace bibert

@@ -75,12 +75,21 @@ void test_bad_configs() {
   }
 }
 
-void test_bad_sizes(Bytes data) {
-  const uint64_t size = data.size();
-  data.push_back(0);
-  for (const uint64_t bad : {uint64_t{0}, size - 1, size + 1}) {
-    expect_bad_model(kConfig, data, bad,
-                     "data: has " + std::to_string(bad) + " bytes, the config asks for " + std::to_string(size));
+// Every length of truncated data, in memory of that length, so that AddressSanitizer sees a read past its end.
+void test_bad_sizes(Random& random) {
+  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12};
+  Bytes whole = harness::random_data(random, kSmall, sample::Numbers::kSmall);
+  const size_t size = whole.size();
+  checks.expect(Engine(kSmall, whole, "").status() == BIBERT_OK, "the model of this test is accepted");
+  whole.resize(size + 9);
+  for (size_t bad = 0; bad <= whole.size(); ++bad) {
+    if (bad == size) continue;
+    const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bad));
+    static const unsigned char kEmpty = 0;
+    bibert_model* model = anything();
+    const void* data = part.empty() ? &kEmpty : part.data();
+    expect_refusal(bibert_model_create(&kSmall, data, bad, nullptr, &model), BIBERT_BAD_MODEL,
+                   "data: has " + std::to_string(bad) + " bytes, the config needs " + std::to_string(size));
   }
 }
 
@@ -101,14 +110,14 @@ void test_bad_entries(Random& random, const Bytes& data) {
       Bytes stray = data;
       stray[at + tensor.bytes() / tensor.rows * (row + 1) - 1] = 0x80;
       expect_bad_model(kConfig, stray, stray.size(),
-                       ".bits: entry " + std::to_string(row) + " has bits behind its last column");
+                       ".bits: entry " + std::to_string(row) + " has bits after its last column");
     } else if (tensor.kind == Kind::kIntegers) {
       for (const int32_t bad : {tensor.most + 1, -tensor.most - 1, std::numeric_limits<int32_t>::min()}) {
         Bytes beyond = data;
         std::memcpy(&beyond[number], &bad, sizeof(bad));
-        expect_bad_model(
-            kConfig, beyond, beyond.size(),
-            "score_threshold: entry " + std::to_string(row) + " is " + std::to_string(bad) + ", must be inside +-34");
+        expect_bad_model(kConfig, beyond, beyond.size(),
+                         "score_threshold: entry " + std::to_string(row) + " is " + std::to_string(bad) +
+                             ", must be from -34 to 34");
       }
     } else {
       for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
@@ -229,7 +238,7 @@ int main() {
   const Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
   checks.expect(bibert_abi_version() == BIBERT_ABI_VERSION, "the library has another version than its header");
   test_bad_configs();
-  test_bad_sizes(data);
+  test_bad_sizes(random);
   test_bad_entries(random, data);
   test_null_pointers(data);
   test_unknown_isa(data);

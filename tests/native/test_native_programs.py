@@ -1,6 +1,6 @@
-"""The native tests with few rounds: kernels and models of every instruction set, bad input, threads, want of memory.
+"""The native tests with few rounds: kernels and models of every instruction set, bad input, threads, lack of memory.
 
-`make test-native` runs them with more, `make test-sanitizers` under the sanitizers.
+`make test-native` runs them with more rounds, `make test-sanitizers` with sanitizers.
 """
 
 import subprocess
@@ -9,14 +9,21 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "native" / "tests"
-ROUNDS = {"api_test": (), "kernels_test": ("20",), "memory_test": (), "model_test": ("12",), "threads_test": ("1000",)}
+ROUNDS = {
+    "api_test": (),
+    "kernels_test": ("20",),
+    "memory_test": (),
+    "model_test": ("12",),
+    "reader_test": (),
+    "threads_test": ("1000",),
+}
 
 
 def test_every_native_test_is_run():
     assert sorted(ROUNDS) == sorted(path.stem for path in SOURCES.glob("*_test.cpp"))
 
 
-@pytest.mark.slow  # the first of them builds all
+@pytest.mark.slow  # the first one builds them all
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_native_test_passes(name, native_build):
     done = subprocess.run(
