@@ -18,10 +18,10 @@ struct bibert_model {
 
 namespace {
 
-// A fixed array: saying that there is no memory must not need any.
+// A fixed array, because reporting that memory ran out must not allocate.
 thread_local char last_error[512] = "";
 
-// One line, whatever a name in it has.
+// Keeps the message on one line, even if a name in it contains line breaks.
 void set_last_error(const char* message) noexcept {
   std::snprintf(last_error, sizeof(last_error), "%s", message);
   for (char* c = last_error; *c != 0; ++c) {
@@ -29,7 +29,7 @@ void set_last_error(const char* message) noexcept {
   }
 }
 
-// The contract rounds to nearest and keeps subnormal numbers. A caller that does otherwise gets his own way back.
+// The numeric contract rounds to nearest and keeps subnormal numbers. The caller's floating-point mode is restored.
 class DefaultFloats {
  public:
   DefaultFloats() {
@@ -58,6 +58,9 @@ bibert_status guarded(const Function& function) noexcept {
     return BIBERT_NO_MEMORY;
   } catch (const std::exception& error) {
     set_last_error(error.what());
+    return BIBERT_FAILURE;
+  } catch (...) {
+    set_last_error("an exception that is not a std::exception");
     return BIBERT_FAILURE;
   }
 }

@@ -17,6 +17,7 @@ constexpr size_t kNever = ~size_t{0};
 thread_local bool is_main = false;
 size_t fail_at = kNever;                     // which allocation of the main thread fails, counted from 0
 size_t allocations = 0;                      // of the main thread
+bool throws_int = false;                     // a failing operator new throws 1 instead of std::bad_alloc
 std::atomic<size_t> foreign_allocations{0};  // of all others
 
 bool may_allocate() {
@@ -43,6 +44,7 @@ class Failure {
 
 void* operator new(size_t size) {
   void* memory = may_allocate() ? std::malloc(size == 0 ? 1 : size) : nullptr;
+  if (memory == nullptr && throws_int) throw 1;
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -88,6 +90,21 @@ void test_create(const Bytes& data) {
     bibert_model_destroy(model);
     return status;
   });
+}
+
+// Exceptions of any type become a status: here operator new throws an int.
+void test_foreign_exceptions(const Bytes& data) {
+  size_t failures = 0;
+  throws_int = true;
+  for_every_failure("bibert_model_create with foreign exceptions", [&] {
+    bibert_model* model = nullptr;
+    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), nullptr, &model);
+    failures += status == BIBERT_FAILURE && model == nullptr;
+    bibert_model_destroy(model);
+    return status;
+  });
+  throws_int = false;
+  checks.expect(failures > 0, "operator new is called, so the exception is thrown");
 }
 
 void test_refusals(const bibert_model* model, const Bytes& data) {
@@ -171,6 +188,7 @@ int main() {
   harness::Engine engine(kConfig, data, "");
   test_addresses(data);
   test_create(data);
+  test_foreign_exceptions(data);
   for (const uint32_t threads : {1U, 3U}) test_logits(data, threads);
   test_first_threads(data);
   test_refusals(engine.model(), data);
