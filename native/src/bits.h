@@ -1,5 +1,5 @@
-// Rows of bits: how many words a row takes, how far rows are padded, and memory that vector loads may rely on.
-// The same convention as docs/packed-format.md: channel c is bit c % 64 of word c / 64, bits behind the last are 0.
+// Packed bits and aligned memory. The bit order is that of docs/packed-format.md: channel c is bit c % 64 of word
+// c / 64, and the bits after the last channel are 0.
 #ifndef BIBERT_BITS_H
 #define BIBERT_BITS_H
 
@@ -15,13 +15,14 @@ namespace bibert {
 constexpr size_t kWordBits = 64;
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
 
-constexpr size_t words_for(size_t channels) { return (channels + kWordBits - 1) / kWordBits; }
+// The functions here and in kernels.h are static: the kernel files are compiled for newer CPUs, and of an inline
+// function the linker might keep their copy for everybody.
+static constexpr size_t words_for(size_t channels) { return (channels + kWordBits - 1) / kWordBits; }
 
-// Every array that runs over channels is this long, so that no kernel needs a tail: what lies behind the last channel
-// has values that do not count (see kernels.h).
-constexpr size_t padded(size_t channels) { return words_for(channels) * kWordBits; }
+// The length of every array over channels. It saves the kernels from handling a tail; kernels.h defines the padding.
+static constexpr size_t padded(size_t channels) { return words_for(channels) * kWordBits; }
 
-// Zero-initialized memory, aligned for any load and readable a little behind its end.
+// Zero-initialized memory, aligned for any load and readable a little past its end.
 template <class T>
 class Buffer {
  public:

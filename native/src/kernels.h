@@ -1,10 +1,9 @@
-// What an instruction set has to provide: one table of functions per file in src/kernels. reference.cpp says in the
-// plainest code what each function computes; the others compute the same bits.
+// What an instruction set has to provide: one table of functions per file in src/kernels. reference.cpp defines in the
+// simplest code what each function computes; the other files compute the same bits.
 //
-// Arrays over channels (scales, biases, thresholds, rows of floats and of bits) have padded(channels) entries. What
-// lies behind the last channel is 0 in rows and has a neutral value in parameters: scale, bias, weight 0,
-// most_mismatches -1, minimum +infinity. Under these rules a kernel may compute the padding like any other channel, and
-// the padding of its output is 0 again.
+// Arrays over channels (scales, biases, thresholds, rows of floats and of bits) have padded(channels) entries. Past the
+// last channel, rows hold 0 and parameters a neutral value: scale, bias and weight 0, most_mismatches -1, minimum
+// +infinity. So a kernel may process the padding like any other channel, and the padding of its output is 0 again.
 #ifndef BIBERT_KERNELS_H
 #define BIBERT_KERNELS_H
 
@@ -15,30 +14,30 @@
 #include "bits.h"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "fast-math gives other bits and drops the checks for infinity and NaN; build without it"
+#error "fast-math changes the results and removes the checks for infinity and NaN; build without it"
 #endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "packed files are little-endian and are read as they are; this machine is not"
+#error "packed files are little-endian and are used without conversion; this machine is big-endian"
 #endif
 
 namespace bibert {
 
-// The most rows a kernel is given at once; callers cut longer blocks.
+// The most rows per call of a kernel; callers split larger blocks.
 constexpr size_t kMaxRows = 64;
 
-// Every row of activations against every output channel (the two products of Bi-Attention have this form too, see
-// attention.h): mismatches(m, n) = popcount(activations[m] ^ weights[n]).
+// Every row of activations times every output channel: mismatches(m, n) = popcount(activations[m] ^ weights[n]).
+// The two products of Bi-Attention have this form too, see attention.h.
 struct Product {
-  const void* panels;  // weights, as pack_panels laid them out
-  const void* tiles;   // activations, as pack_tiles laid them out
-  size_t rows;         // of activations, at most kMaxRows
+  const void* panels;  // weights in the layout of pack_panels
+  const void* tiles;   // activations in the layout of pack_tiles
+  size_t rows;         // rows of the activations, at most kMaxRows
   size_t outputs;      // rows of the weights
-  size_t inputs;       // bits of a row of either
+  size_t inputs;       // bits per row of both
 };
 
-// value(m, n) = (scale[n] · (base[n] - step · mismatches(m, n)) + bias[n]) + residual[m][n], the integer first, each
-// product and sum rounded once. Inputs of ±1 have base = inputs, step = 2; inputs in {0, 1} have base =
-// popcount(weights[n]), step = 1.
+// value(m, n) = (scale[n] · (base[n] - step · mismatches(m, n)) + bias[n]) + residual[m][n]. The parenthesis with base
+// is an integer; each float product and sum is rounded once. Inputs of ±1 have base = inputs and step = 2; inputs in
+// {0, 1} have base = popcount(weights[n]) and step = 1.
 struct Affine {
   const float* scale;
   const float* bias;
@@ -47,7 +46,7 @@ struct Affine {
   const float* residual;  // rows of padded(outputs); null for none
 };
 
-// LayerNorm with exact statistics (the numeric contract, rule 7), then the sign of what comes out.
+// LayerNorm with exact statistics (numeric contract, rule 7), and the sign of its output.
 struct LayerNorm {
   const float* input;  // rows of padded(channels)
   const float* weight;
@@ -63,14 +62,13 @@ struct LayerNorm {
 constexpr double kGrid = 65536.0;          // statistics are integers in units of 2^-16
 constexpr float kLayerNormLimit = 512.0F;  // so that 4,096 squares fit in 64 bits
 
-// What a row is centred on and multiplied by.
+// LayerNorm subtracts `centre` from a row and multiplies by `inverse`.
 struct Standard {
   double centre;
   double inverse;
 };
 
-// From the sums of a row's values and of their squares, in units of the grid. Static, because what files compiled for
-// different CPUs share is compiled for one of them.
+// From the sums of a row's values and of their squares, in units of the grid.
 static inline Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t channels, double eps) {
   const double count = static_cast<double>(channels);
   const double mean = static_cast<double>(sum) / count;
@@ -80,21 +78,24 @@ static inline Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t c
   return {mean / kGrid, 1.0 / std::sqrt(variance / (kGrid * kGrid) + eps)};
 }
 
+// For the kernels, which must not use std::min: it is an inline function (see bits.h).
+static constexpr size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
+
 struct Kernels {
   const char* name;
 
-  // Bytes of, and the layout this instruction set wants for, a matrix of weights and a block of activations. Both
-  // start from plain rows of words_for(inputs) words.
+  // The layout of this instruction set for a matrix of weights (panels) and a block of activations (tiles), and its
+  // size in bytes. Both are made from plain rows of words_for(inputs) words.
   size_t (*panel_bytes)(size_t outputs, size_t inputs);
   void (*pack_panels)(const uint64_t* bits, size_t outputs, size_t inputs, void* panels);
   size_t (*tile_bytes)(size_t rows, size_t inputs);
   void (*pack_tiles)(const uint64_t* bits, size_t rows, size_t inputs, void* tiles);
 
-  // bits[m] gets bit n iff mismatches(m, n) ≤ most_mismatches[n]; rows of words_for(outputs).
+  // Sets bit n of bits[m] iff mismatches(m, n) ≤ most_mismatches[n]; rows of words_for(outputs).
   void (*linear_bits)(const Product& product, const int32_t* most_mismatches, uint64_t* bits);
-  // values are rows of padded(outputs) and may be the residual.
+  // `values` has rows of padded(outputs) and may be the residual.
   void (*linear_floats)(const Product& product, const Affine& affine, float* values);
-  // False if an input is not finite or not inside ±kLayerNormLimit; the output then has no meaning.
+  // False if an input is not finite or not inside ±kLayerNormLimit; the output is then meaningless.
   bool (*layer_norm)(const LayerNorm& norm);
 };
 

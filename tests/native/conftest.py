@@ -1,11 +1,11 @@
-"""The native tests and the library, built once from the sources, and the C examples, linked with the library in use."""
+"""Builds of the engine for tests, and the C examples linked with the installed library."""
 
 import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from bibert.packed.schema import SITES, PackedConfig, tensor_specs
 from bibert.runtime.native import library
 
 ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "native-tests"
+BUILDS = ROOT / "build"
 EXAMPLES = ROOT / "native" / "examples"
-# Every optional part. Rows of bits fill their words, so any word is valid.
+# With every optional part. Rows of bits fill their words, so any word is valid.
 CONFIG = PackedConfig(
     layers=2,
     hidden=64,
@@ -38,7 +38,7 @@ CONFIG = PackedConfig(
 
 @pytest.fixture(scope="session")
 def tool() -> Callable[[str], str]:
-    """A function: the path of a program, beside Python or on the PATH; the test is skipped where it is missing."""
+    """A function that finds a program next to Python or on the PATH; the test is skipped if it is missing."""
 
     def find(name: str) -> str:
         places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -51,30 +51,40 @@ def tool() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def native_build(tool: Callable[[str], str]) -> Path:
-    """A folder with the library, its objects and the native tests; it is kept, so that the next time is short."""
-    cmake, ninja, _ = tool("cmake"), tool("ninja"), tool("c++")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / ".lock").open("w") as lock:  # tests run in several processes
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        options = ["-DBIBERT_TESTS=ON", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
-        run(cmake, "-G", "Ninja", "-S", ROOT, "-B", BUILD, *options)
-        run(cmake, "--build", BUILD)
-    return BUILD
+def build(tool: Callable[[str], str]) -> Callable[..., Path]:
+    """A function that builds the engine in a folder of `build/`, which is kept to make the next run short."""
+
+    def run_cmake(name: str, *options: str, targets: Sequence[str] = ("all",)) -> Path:
+        cmake, folder = tool("cmake"), BUILDS / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:  # tests run in several processes
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            run(cmake, "-G", "Ninja", "-S", ROOT, "-B", folder, f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", *options)
+            run(cmake, "--build", folder, "--target", *targets)
+        return folder
+
+    return run_cmake
+
+
+@pytest.fixture(scope="session")
+def native_build(build: Callable[..., Path], tool: Callable[[str], str]) -> Path:
+    """A folder with the library, its objects and the native tests."""
+    tool("c++")
+    return build("native-tests", "-DBIBERT_TESTS=ON", "-DCMAKE_BUILD_TYPE=Release")
 
 
 @pytest.fixture(scope="session")
 def example(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function: an example in C by its name, built with the header and the library that Python's package has."""
+    """A function that builds an example with the header and the library of the Python package."""
 
-    def build(name: str) -> Path:
+    def compile_example(name: str) -> Path:
         program, native = tmp_path_factory.mktemp("example") / name, Path(library()._name).resolve()
         strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
         include = f"-I{native.parent / 'include'}"
         run(tool("cc"), *strict, include, EXAMPLES / f"{name}.c", native, f"-Wl,-rpath,{native.parent}", "-o", program)
         return program
 
-    return build
+    return compile_example
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +95,7 @@ def classify(example: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def new_model() -> Callable[..., PackedModel]:
-    """A function that makes a random model with every optional part; what it is given changes the config."""
+    """A function that makes a random model with every optional part; its arguments change the config."""
 
     def make(**changes: object) -> PackedModel:
         config, draw, tensors = PackedConfig(**{**CONFIG.__dict__, **changes}), np.random.default_rng(0), {}
@@ -96,7 +106,7 @@ def new_model() -> Callable[..., PackedModel]:
             else:
                 high = 2**64 if dtype == "U64" else 8
                 tensors[name] = draw.integers(high, size=shape, dtype=DTYPES[dtype])
-        labels = ["query", "key", "pooler_input"][: config.labels]  # names that also stand in a config
+        labels = ["query", "key", "pooler_input"][: config.labels]  # names that also occur in a config
         return PackedModel.from_tensors(config, labels, config.positions, tensors, b"{}", {"hidden": 7})
 
     return make
@@ -110,7 +120,7 @@ def model_file(new_model: Callable[..., PackedModel], tmp_path_factory: pytest.T
 
 
 def run(*command: object) -> str:
-    """The output of a program; the test fails with all it said if it fails."""
+    """The output of a program; if it fails, the test fails with that output."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,13 +1,13 @@
-// NEON kernels. A product of bits is a table look-up: for five bits of an activation, `tbl` reads in a table of two
-// registers how many of them differ from five bits of 16 weights at once. One table serves two rows of activations,
+// NEON kernels. A product of bits is a table look-up: for five bits of an activation, `tbl` finds in a table of two
+// registers how many of them differ from five bits of each of 16 weights. One table serves two rows of activations,
 // whose counts share a byte, and three look-ups fill its nibbles exactly (3 · 5 = 15) before the rows are split.
 //
-// Why not eor + cnt: that takes 3 vector instructions for 128 products. Here 3 tbl, 3 add and 1 usra stand for 480
-// products, 1.87 for 128, and on cores with two vector pipes (Cortex-A76, Neoverse N1) those instructions are the
-// bound: 137 products a cycle instead of 85. Both pipes run tbl, add, eor and cnt; usra, like all shifts, runs on one.
+// Why not eor + cnt: that takes 3 vector instructions for 128 products. Here 3 tbl, 3 add and 1 usra compute 480
+// products, so 1.87 instructions 128. On cores with two vector pipes (Cortex-A76, Neoverse N1) these instructions are
+// the bottleneck: 137 products per cycle instead of 85. Both pipes run tbl, add, eor and cnt; one runs usra, a shift.
+// These are calculated, not measured: so far these kernels have run in an emulator only.
 #include <arm_neon.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels.h"
@@ -25,8 +25,8 @@ constexpr size_t kChunkTriples = 17;  // 17 · 15 mismatches fit into a byte
 constexpr size_t kTableBytes = 32;
 static_assert(kBlock == kPanels * kLanes && kBlock == kWordBits);
 
-// bytes[a | b << 5][w]: popcount(a ^ w) in the low nibble, popcount(b ^ w) in the high one. Half of a first-level cache
-// of 64 KB.
+// bytes[a | b << 5][w] has popcount(a ^ w) in its low nibble, popcount(b ^ w) in its high one. The table takes half of
+// a first-level cache of 64 KB.
 struct Tables {
   alignas(64) uint8_t bytes[1024][kTableBytes];
 };
@@ -48,7 +48,7 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// The lowest bit of each byte's mask goes to its place: 64 masks, as bits.
+// Turns 64 masks of a byte each into bits.
 uint64_t bits_of_masks(const uint8x16_t masks[4]) {
   constexpr uint8_t kPlaces[kLanes] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   const uint8x16_t places = vld1q_u8(kPlaces);
@@ -66,22 +66,22 @@ uint16x8_t narrow(uint32x4_t low, uint32x4_t high) {
   return vuzp1q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high));
 }
 
-// Eight thresholds in 16 bits. Counts are smaller than what saturates, so that stays out of their reach.
+// Eight thresholds in 16 bits. They saturate above any count.
 int16x8_t narrow_thresholds(const int32_t* from) {
   return vqmovn_high_s32(vqmovn_s32(vld1q_s32(from)), vld1q_s32(from + 4));
 }
 
 // ---- layouts
 
-// Group i of a word is its bits 5 · i to 5 · i + 4; the last group of a whole word has one bit less.
+// Group i of a word has its bits 5 · i to 5 · i + 4; the last group of a whole word has one bit less.
 size_t groups_for(size_t inputs) {
   return inputs / kWordBits * kWordGroups + (inputs % kWordBits + kGroupBits - 1) / kGroupBits;
 }
 
 size_t triples_for(size_t inputs) { return (groups_for(inputs) + 2) / 3; }
 
-// A word of each of 16 rows to eight vectors, one per byte of the word: vector j holds byte j of every row. Even bytes
-// are split from odd ones three times.
+// Transposes one word of each of 16 rows into eight vectors: vector j holds byte j of every row. Each of three steps
+// separates even bytes from odd ones.
 void turn_words(const uint64_t* const rows[kLanes], size_t word, uint8x16_t vectors[8]) {
   for (size_t i = 0; i < 8; ++i) {
     const uint64x2_t two = vcombine_u64(vld1_u64(rows[2 * i] + word), vld1_u64(rows[2 * i + 1] + word));
@@ -93,11 +93,11 @@ void turn_words(const uint64_t* const rows[kLanes], size_t word, uint8x16_t vect
       split[i] = vuzp1q_u8(vectors[2 * i], vectors[2 * i + 1]);
       split[i + 4] = vuzp2q_u8(vectors[2 * i], vectors[2 * i + 1]);
     }
-    std::copy_n(split, 8, vectors);
+    for (size_t i = 0; i < 8; ++i) vectors[i] = split[i];
   }
 }
 
-// Cuts a group out of the byte it starts in and, where it reaches over, the next.
+// Cuts a group out of the byte it starts in and, if it continues there, the next.
 template <size_t Group>
 uint8x16_t cut_group(const uint8x16_t bytes[8]) {
   constexpr size_t kByte = Group * kGroupBits / 8;
@@ -121,7 +121,7 @@ void for_groups(const uint64_t* bits, size_t first, size_t rows, size_t inputs, 
   const size_t words = words_for(inputs);
   const size_t groups = 3 * triples_for(inputs);
   const uint64_t* places[kLanes];
-  for (size_t i = 0; i < kLanes; ++i) places[i] = bits + std::min(first + i, rows - 1) * words;
+  for (size_t i = 0; i < kLanes; ++i) places[i] = bits + lesser(first + i, rows - 1) * words;
   for (size_t word = 0; word < words; ++word) {
     const size_t start = word * kWordGroups;
     uint8x16_t bytes[8];
@@ -135,8 +135,8 @@ void for_groups(const uint64_t* bits, size_t first, size_t rows, size_t inputs, 
 
 size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * 3 * triples_for(inputs); }
 
-// For every 64 channels and every group of the inputs, a byte per channel. This is 13 bytes for the 8 of a word, and
-// spares the product the cutting.
+// [64 channels][group of the inputs][channel]: a byte per channel. That is 13 bytes per word of 8, but saves the
+// product from cutting groups.
 void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
   for (size_t first = 0; first < padded(outputs); first += kLanes) {
     uint8_t* out = static_cast<uint8_t*>(panels) + first / kBlock * kBlock * 3 * triples_for(inputs) + first % kBlock;
@@ -148,7 +148,7 @@ size_t tile_bytes(size_t rows, size_t inputs) {
   return (rows + kLanes - 1) / kLanes * kLanes * 3 * triples_for(inputs);
 }
 
-// For every 16 rows and every group of the inputs: where the tables of the eight pairs of rows start.
+// [16 rows][group of the inputs][pair of rows]: the offset of the table of the pair.
 void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
   const uint16x8_t low = vdupq_n_u16(32 * kTableBytes - 1);
   for (size_t first = 0; first < rows; first += kLanes) {
@@ -163,13 +163,13 @@ void pack_tiles(const uint64_t* bits, size_t rows, size_t inputs, void* tiles) {
 
 // ---- the product
 
-// Mismatches of a block: counts[row][channel].
+// The mismatches of a block: of[row][channel].
 struct Counts {
   alignas(64) uint16_t of[kMaxRows][kBlock];
 };
 
-// Sums of one panel over a chunk, for a pair of rows: of whole bytes modulo 256, and of their high nibbles, which are
-// the second row. The first row is what the whole bytes have more than 16 times that.
+// The sums of one panel over a chunk, for a pair of rows: of whole bytes modulo 256, and of their high nibbles, which
+// belong to the second row. The sum of the first row is whole - 16 · second.
 struct Sums {
   uint8x16_t whole;
   uint8x16_t second;
@@ -186,7 +186,7 @@ inline __attribute__((always_inline)) void add_triple(const uint8x16x2_t tables[
   sums.second = vsraq_n_u8(sums.second, both, 4);
 }
 
-// Out of line, and with the panels unrolled by the template: both keep the sums in registers.
+// Not inlined, and with the panels unrolled by the template: both keep the sums in registers.
 template <size_t... Panel>
 __attribute__((noinline)) void sum_chunk(const uint16_t* offsets, const uint8_t* weights, size_t triples, Sums* out,
                                          std::index_sequence<Panel...> /*panels*/) {
@@ -214,7 +214,7 @@ void count_mismatches(const Product& product, size_t first_output, Counts& count
   const uint8_t* weights = static_cast<const uint8_t*>(product.panels) + first_output * 3 * triples;
   const uint16_t* tiles = static_cast<const uint16_t*>(product.tiles);
   for (size_t start = 0; start < triples; start += share) {
-    const size_t size = std::min(share, triples - start);
+    const size_t size = lesser(share, triples - start);
     for (size_t row = 0; row < product.rows; row += 2) {
       Sums sums[kPanels];
       const uint16_t* block = tiles + row / kLanes * kPairs * 3 * triples;
@@ -288,7 +288,7 @@ struct Statistics {
   bool in_range;
 };
 
-// The padding is 0 and adds nothing. A product with 65536 is exact, so it may be a float.
+// The padding is 0 and adds nothing. The product with 65536 is exact in float32.
 Statistics statistics_of(const float* row, size_t channels) {
   const float32x4_t limit = vdupq_n_f32(kLayerNormLimit);
   uint32x4_t inside = vdupq_n_u32(~0U);

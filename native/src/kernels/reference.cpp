@@ -1,4 +1,4 @@
-// The kernels in the plainest code: the specification that every instruction set is tested against. Never optimized.
+// The kernels in the simplest code: the specification that every instruction set is tested against. Never optimize it.
 #include <cmath>
 #include <cstring>
 
@@ -49,7 +49,7 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   }
 }
 
-// Every step is a named value: one operation, one rounding.
+// Every step has a name: one operation, one rounding.
 bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
   int64_t sum = 0;
   int64_t sum_of_squares = 0;
