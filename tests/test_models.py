@@ -1,4 +1,4 @@
-"""The model in the package: it answers by default, without torch, and its card tells the truth about it."""
+"""Where models are found: in the package, in a folder, on the Hub (a stand-in); and the card of the shipped model."""
 
 import itertools
 import json
@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
 import bibert
 from bibert.data.examples import Split
+from bibert.errors import ModelFileError
 from bibert.lab.card import Subject, card
-from bibert.models import DEFAULT, FOLDER, shipped_file
+from bibert.models import DEFAULT, FOLDER, fetch, find_file, is_hub_id, shipped_file
 from bibert.packed import file
 
 CARD = FOLDER / f"{DEFAULT}.md"
@@ -98,3 +101,105 @@ def test_a_file_of_the_same_name_in_the_folder_comes_first(tmp_path, monkeypatch
 @pytest.mark.parametrize("name", ["", "..", "nothing", "sst2.bibert", "../models/sst2"])
 def test_a_name_that_is_not_in_the_package_is_no_model_of_it(name):
     assert shipped_file(name) is None
+
+
+def test_a_name_that_no_file_can_have_is_not_found():
+    with pytest.raises(ModelFileError, match=r"a{300}"):
+        bibert.load("a" * 300)
+
+
+def test_a_folder_must_hold_exactly_one_packed_file(tmp_path):
+    with pytest.raises(ModelFileError, match=r"0 files .*\.bibert.* must have 1; .*bibert pack"):
+        find_file(tmp_path)
+    (tmp_path / "b.bibert").write_bytes(b"")
+    assert find_file(tmp_path) == find_file(str(tmp_path)) == tmp_path / "b.bibert"
+    (tmp_path / "a.bibert").write_bytes(b"")
+    with pytest.raises(ModelFileError, match=r"2 files .* must have 1; .*a\.bibert"):
+        find_file(tmp_path)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A stand-in for the Hub that records the request, and returns or raises `answer`."""
+
+    class Hub:
+        asked = ()
+        answer = FOLDER
+
+        def download(self, name, *, tqdm_class, **options):
+            self.asked = (name, options)
+            assert tqdm_class(total=1).disable
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return str(self.answer)
+
+    stand_in = Hub()
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", stand_in.download)
+    return stand_in
+
+
+HUB_IDS = {
+    "owner/name": True,
+    "owner/name@v1.0": True,
+    "owner/na-me_2.x@refs/pr/1": True,
+    "name": False,
+    "owner/name.bibert": False,
+    "a/b/c": False,
+    "./a/b": False,
+    "/a/b": False,
+    "a/b@": False,
+    "höher/b": False,
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), HUB_IDS.items())
+def test_a_name_on_the_hub_has_an_owner_and_may_have_a_revision(name, expected):
+    assert is_hub_id(name) is expected
+
+
+def test_only_packed_files_are_fetched_from_the_hub(hub, path):
+    assert bibert.load("owner/name").labels == ("negative", "positive")
+    assert hub.asked == ("owner/name", {"revision": None, "allow_patterns": "*.bibert"})
+    assert find_file("owner/name@v2") == path
+    assert hub.asked == ("owner/name", {"revision": "v2", "allow_patterns": "*.bibert"})
+
+
+def test_a_path_is_never_looked_for_on_the_hub(hub, monkeypatch, tmp_path):
+    folder = tmp_path / "owner" / "name"
+    folder.mkdir(parents=True)
+    (folder / "model.bibert").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert find_file("owner/name").name == "model.bibert"
+    assert find_file(tmp_path / "name") == tmp_path / "name"
+    with pytest.raises(ModelFileError, match=r"name\.bibert: .*no such file"):
+        bibert.load("other/name.bibert")
+    assert hub.asked == ()
+
+
+def test_a_repository_without_a_packed_file_says_so(hub, tmp_path):
+    hub.answer = tmp_path
+    with pytest.raises(ModelFileError, match=r"owner/name: .*0 files"):
+        bibert.load("owner/name")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LocalEntryNotFoundError("cannot find it\non the local disk"),
+        OfflineModeIsEnabled("cannot find it"),
+        ConnectionError("cannot find it"),
+        ValueError("cannot find it"),
+        huggingface_hub.errors.HfHubHTTPError.__bases__[0]("cannot find it"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failure_of_the_hub_is_one_line_with_the_name_and_the_reason(hub, error):
+    hub.answer = error
+    with pytest.raises(ModelFileError, match=r"^owner/name: .* \(cannot find it\)$"):
+        fetch("owner/name")
+
+
+def test_without_a_network_a_name_that_was_never_fetched_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelFileError, match="owner/name"):
+        bibert.load("owner/name")

@@ -12,8 +12,8 @@ from bibert.cli.console import say, tracked
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import BibertError, require_extra
+from bibert.models import SUFFIX
 from bibert.nn.folders import network_folder
-from bibert.runtime.hub import SUFFIX
 
 if TYPE_CHECKING:
     from bibert.data.examples import Split

@@ -14,7 +14,7 @@ from bibert.cli.console import print_json, print_table, say
 from bibert.cli.lengths import MaxLength, usual_length
 from bibert.cli.options import Json, ScoringOptions, with_option_groups
 from bibert.errors import BibertError, require_extra
-from bibert.runtime.hub import SUFFIX
+from bibert.models import SUFFIX
 
 if TYPE_CHECKING:
     from bibert.data.examples import Split

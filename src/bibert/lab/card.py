@@ -15,9 +15,9 @@ from bibert.data.examples import Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.lab.record import Record, load_record
-from bibert.models import DEFAULT
+from bibert.models import DEFAULT, find_file
 from bibert.nn.loading import model_folder
-from bibert.runtime.classifier import TextClassifier, find_file, load
+from bibert.runtime.classifier import TextClassifier, load
 from bibert.training.run import provenance, weights_digest
 
 BLANK = "–"

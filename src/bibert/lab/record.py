@@ -14,11 +14,11 @@ from bibert.files import read_json_lines
 from bibert.lab.architecture import Architecture
 from bibert.lab.history import History, load_history
 from bibert.lab.packed_cost import architecture_of, scheme_of_file
+from bibert.models import find_file
 from bibert.nn.folders import CONFIG_NAME, RUN_MODEL
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
-from bibert.runtime.classifier import find_file
 from bibert.training.run import LOG, NOTES, PROBE
 
 FACTS = ("commit", "date", "cpu", "python", "versions")

@@ -15,9 +15,9 @@ import numpy as np
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 from bibert.lab.inside import Batch, Inside, inside_of_packed
+from bibert.models import find_file
 from bibert.nn.folders import RUN_MODEL, network_folder
 from bibert.packed import file
-from bibert.runtime.classifier import find_file
 from bibert.runtime.engine import Encoded
 from bibert.runtime.text import Row, TextEncoder
 

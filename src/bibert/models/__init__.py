@@ -1,15 +1,83 @@
-"""Packed models that come with the package, by name; each has a card beside it.
+"""Where packed models are found: a file, a folder, the Hugging Face Hub, or this folder, which ships with the package.
 
-The files are made by `bibert pack` and `bibert card`; docs/models.md says with which commands.
+docs/models.md has the commands that made the shipped files and their cards.
 """
 
+import re
 from pathlib import Path
+from typing import Any
+
+from bibert.errors import ModelFileError, one_line
 
 DEFAULT = "sst2"  # sentiment of English sentences
 FOLDER = Path(__file__).parent
+SUFFIX = ".bibert"
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+
+
+def find_file(path_or_name: Path | str) -> Path:
+    """Return the packed file that `bibert.load` reads; download it if it is on the Hub.
+
+    Raises:
+        ModelFileError: a folder does not hold exactly one packed file, or the Hub does not provide it.
+    """
+    path = Path(path_or_name)
+    try:
+        exists = path.exists()
+    except OSError:  # for example, a name that is too long for a file; opening it gives the reason
+        return path
+    if isinstance(path_or_name, str) and not exists:
+        if shipped := shipped_file(path_or_name):
+            return shipped
+        if is_hub_id(path_or_name):
+            path = fetch(path_or_name)
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob(f"*{SUFFIX}"))
+    if len(found) != 1:
+        remedy = f"choose one, such as {found[0]}" if found else "create one with bibert pack"
+        raise ModelFileError(f"{path_or_name}: has {len(found)} files that end in {SUFFIX}, must have 1; {remedy}")
+    return found[0]
 
 
 def shipped_file(name: str) -> Path | None:
-    """The packed file of a model that comes with the package, or None if there is none of that name."""
-    path = FOLDER / f"{name}.bibert"
+    """Return the packed file that ships with the package under this name, or None."""
+    path = FOLDER / f"{name}{SUFFIX}"
     return path if name.isidentifier() and path.is_file() else None
+
+
+def is_hub_id(name: str) -> bool:
+    """Return whether `name` has the form "owner/name" or "owner/name@revision"."""
+    return _HUB_ID.fullmatch(name) is not None and not name.endswith(SUFFIX)
+
+
+def fetch(name: str) -> Path:
+    """Download the packed files of a Hub repository, unless they are in the cache, and return their folder.
+
+    Args:
+        name: "owner/name", or "owner/name@revision" with a branch, a tag or a commit.
+
+    Raises:
+        ModelFileError: there is no such repository or revision, or the Hub cannot be reached.
+    """
+    # Imported only when needed: this takes as long as loading a small model.
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Silent(tqdm):  # libraries do not print
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
+
+    # The bases are the errors of the HTTP client, which differs between versions of huggingface_hub.
+    failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
+    repository, _, revision = name.partition("@")
+    try:
+        folder = snapshot_download(
+            repository, revision=revision or None, allow_patterns=f"*{SUFFIX}", tqdm_class=Silent
+        )
+    except failures as error:
+        raise ModelFileError(
+            f"{name}: no such file or folder, and the Hub does not provide it ({one_line(error)})"
+        ) from error
+    return Path(folder)

@@ -1,33 +1,88 @@
 """Texts to labels: `load` a packed file, then `predict`, or call it like transformers' text-classification pipeline.
 
-Here rows are read, encoded (`text`), computed (`engine`) and scored (`scores`) window by window, so that an endless
-stream of texts needs no more memory than a short one.
+Texts are encoded (`text`) and computed (`engine`) a window at a time, so an endless stream needs bounded memory.
+`Answers` is the only place that chooses labels.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
-from types import EllipsisType, TracebackType
-from typing import Any, Self
+from types import EllipsisType, MappingProxyType, TracebackType
+from typing import Any, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import EngineError, ModelFileError, NumericError
-from bibert.models import DEFAULT, shipped_file
+from bibert.errors import EngineError, ModelFileError, NumericError, did_you_mean
+from bibert.models import DEFAULT, find_file
 from bibert.packed import file
-from bibert.packed.schema import PackedConfig
-from bibert.runtime.engine import Encoded, Engine
-from bibert.runtime.hub import SUFFIX, fetch, is_hub_id
-from bibert.runtime.scores import Floats, Prediction, best, ranked, score_function, softmax
+from bibert.runtime.engine import Engine
 from bibert.runtime.text import Row, TextEncoder
 
 WINDOW = 512  # rows that are sorted by length and computed together
 
+Floats = NDArray[np.float64]
 Texts = str | Iterable[str]
-Item = Row | Mapping[str, str]  # of a call: a text, two, or {"text": ..., "text_pair": ...}
+Item = Row | Mapping[str, str]  # of a call: a text, a pair, or {"text": ..., "text_pair": ...}
+
+
+class Prediction(TypedDict):
+    """A label and its score."""
+
+    label: str
+    score: float
+
+
 Answer = Prediction | list[Prediction]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The scores of some rows, and the labels that follow from them.
+
+    Attributes:
+        labels: the names of the columns of `scores`.
+        scores: float64 (rows, labels). By default the probabilities of the labels; the value itself for a regression.
+    """
+
+    labels: tuple[str, ...]
+    scores: Floats
+
+    def best(self) -> list[Prediction]:
+        """Return the label with the highest score of each row; the first of equal ones."""
+        return [row[0] for row in self.ranked(1)]
+
+    def ranked(self, top_k: int | None = None) -> list[list[Prediction]]:
+        """Return the `top_k` best labels of each row, or all of them, the highest score first."""
+        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :top_k]
+        return [
+            [{"label": self.labels[place], "score": float(row[place])} for place in places]
+            for places, row in zip(order, self.scores, strict=True)
+        ]
+
+
+def softmax(logits: NDArray[Any]) -> Floats:
+    """Probabilities of mutually exclusive labels, over the last axis."""
+    raised = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+
+def sigmoid(logits: NDArray[Any]) -> Floats:
+    """Probabilities of independent labels."""
+    values = logits.astype(np.float64)
+    return np.asarray(np.exp(-np.logaddexp(0.0, -values)))  # 1 / (1 + exp(-x)) without overflow
+
+
+def identity(logits: NDArray[Any]) -> Floats:
+    """The logits themselves, in float64."""
+    return logits.astype(np.float64)
+
+
+SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Floats]] = MappingProxyType(
+    {"softmax": softmax, "sigmoid": sigmoid, "none": identity}
+)
 
 
 def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None = None) -> "TextClassifier":
@@ -35,13 +90,13 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
 
     Args:
         path_or_hub_id: a packed file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub, or
-            the name of a model that comes with the package: "sst2", the sentiment of English sentences.
-        threads: how many threads work on a call; 0 is one for each CPU that the calling thread may use.
-        isa: the instructions to use, such as "avx2"; None takes what the variable BIBERT_ISA says, else the best.
+            the name of a model that ships with the package: "sst2", the sentiment of English sentences.
+        threads: how many threads share a call; 0 means one per CPU that the calling thread may use.
+        isa: the instruction set, such as "avx2"; None uses the variable BIBERT_ISA, else the best one.
 
     Raises:
-        ModelFileError: there is no such file, or it is not a whole packed model.
-        EngineError: the native library is missing, or this CPU does not have `isa`.
+        ModelFileError: there is no such file, or it is not a complete packed model.
+        EngineError: the native library is missing, or this CPU does not support `isa`.
 
     Example:
         classifier = bibert.load()
@@ -53,49 +108,29 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     labels, about, max_length, tokenizer = packed.labels, packed.about, packed.max_length, packed.tokenizer
     try:
         engine = Engine.from_packed(packed, threads, isa)
-        del packed  # the engine has a copy of its own, and the tokenizer needs room
+        del packed  # the engine has its own copy, and the tokenizer needs memory
         encoder = TextEncoder(tokenizer, engine.config.vocabulary, max_length, parallel=threads != 1)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     return TextClassifier(engine, encoder, labels, about)
 
 
-def find_file(path_or_hub_id: Path | str) -> Path:
-    """The packed file that `load` would read; one on the Hub is fetched.
-
-    Raises:
-        ModelFileError: there is none, or a folder has several.
-    """
-    path = Path(path_or_hub_id)
-    try:
-        exists = path.exists()
-    except OSError:  # such as a name that is too long for a file; whoever reads it says so
-        return path
-    if isinstance(path_or_hub_id, str) and not exists:
-        if shipped := shipped_file(path_or_hub_id):
-            return shipped
-        if is_hub_id(path_or_hub_id):
-            path = fetch(path_or_hub_id)
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob(f"*{SUFFIX}"))
-    if len(found) != 1:
-        remedy = f"give one, such as {found[0]}" if found else "bibert pack makes one"
-        raise ModelFileError(f"{path_or_hub_id}: has {len(found)} files that end in {SUFFIX}, must have 1; {remedy}")
-    return found[0]
-
-
 class TextClassifier:
-    """A packed model with its tokenizer and its labels. Any number of threads may use it at once.
+    """A packed model with its tokenizer and its labels. Threads may share it.
 
-    Wherever texts are expected, a single text may be given, or anything that yields texts. A model with one label is
-    a regression: its score is the value itself, and it has no probabilities.
+    Methods that take texts accept a single text or any iterable of texts. A model with one label is a regression: its
+    score is the value itself, and it has no probabilities.
 
     Attributes:
-        labels: the names of the classes by their numbers.
+        labels: the names of the classes, by number.
         about: where the model comes from.
-        engine: what computes the logits.
-        encoder: what makes token ids of texts.
+        engine: computes logits.
+        encoder: turns texts into token ids.
+        config: the shape of the model.
+        isa: the instruction set in use.
+        max_length: tokens of the longest input; longer ones are truncated.
+        texts_cut: how many inputs so far were truncated.
+        texts_blank: how many inputs so far held only whitespace; their labels mean nothing.
     """
 
     def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any]) -> None:
@@ -103,72 +138,57 @@ class TextClassifier:
         self.encoder = encoder
         self.labels = tuple(labels)
         self.about = about
-        self._cut = 0
-        self._blank = 0
+        self.config = engine.config
+        self.isa = engine.isa
+        self.max_length = encoder.max_length
+        self.texts_cut = 0
+        self.texts_blank = 0
         self._counting = Lock()
 
     def __repr__(self) -> str:
         labels = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
         return f"<{type(self).__name__} {self.config.layers} x {self.config.hidden} on {self.isa}: {labels}>"
 
-    @property
-    def config(self) -> PackedConfig:
-        """The shape of the model."""
-        return self.engine.config
-
-    @property
-    def isa(self) -> str:
-        """The instructions it runs on."""
-        return self.engine.isa
-
-    @property
-    def max_length(self) -> int:
-        """Tokens of the longest input; what is longer is cut."""
-        return self.encoder.max_length
-
-    @property
-    def texts_cut(self) -> int:
-        """How many of the inputs so far were longer than that, so that their ends were not read."""
-        return self._cut
-
-    @property
-    def texts_blank(self) -> int:
-        """How many of the inputs so far had nothing but spaces; they are answered too, and it means nothing."""
-        return self._blank
-
     def predict(self, texts: Texts, pairs: Texts | None = None) -> list[Prediction]:
-        """The best label of each text with its probability, or its value if this is a regression.
+        """Return the best label of each text with its probability; for a regression, its value.
 
         Args:
             texts: what to classify.
             pairs: the second text of each, for models of pairs.
 
         Raises:
-            EngineError: a row is not a text, or `pairs` has another length.
+            EngineError: a row is not a text, or `pairs` has a different length.
         """
         return list(self.predict_stream(texts, pairs))
 
     def predict_stream(self, texts: Texts, pairs: Texts | None = None, window: int = WINDOW) -> Iterator[Prediction]:
-        """The same one by one, in bounded memory: `window` texts are read, then their answers come."""
+        """Like `predict`, in bounded memory: reads `window` texts, then yields their labels."""
         if window < 1:
             raise EngineError(f"window is {window}, must be 1 or more")
-        score = score_function(None, len(self.labels))
-        return (best(self.labels, row) for row in self._scores(_rows(texts, pairs), score, window))
+        score, blocks = self._score_function(), self._blocks(_rows(texts, pairs), window)
+        return (prediction for block in blocks for prediction in Answers(self.labels, score(block)).best())
 
     def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Floats:
-        """Probabilities (texts, labels), which add up to 1.
+        """Return probabilities (texts, labels); each row sums to 1.
 
         Raises:
-            EngineError: the model is a regression, or see `predict`.
+            EngineError: the model is a regression, or as for `predict`.
         """
         if len(self.labels) == 1:
             raise EngineError("the model is a regression (1 label), which has no probabilities; use predict or logits")
-        return softmax(self.logits(texts, pairs))
+        return self.answers(_rows(texts, pairs)).scores
+
+    def answers(self, rows: Iterable[Row]) -> Answers:
+        """Return the scores of every label for rows, each a text or a pair; for labels and probabilities in one pass.
+
+        Raises:
+            EngineError: a row is neither a text nor a pair of texts.
+        """
+        return Answers(self.labels, self._score_function()(self._logits(rows)))
 
     def logits(self, texts: Texts, pairs: Texts | None = None) -> NDArray[np.float32]:
-        """What the network says, (texts, labels), before it is made a score."""
-        nothing = np.empty((0, len(self.labels)), dtype=np.float32)
-        return np.concatenate([nothing, *self._blocks(_rows(texts, pairs), WINDOW)])
+        """Return the raw outputs of the network, (texts, labels)."""
+        return self._logits(_rows(texts, pairs))
 
     def __call__(
         self,
@@ -177,31 +197,28 @@ class TextClassifier:
         top_k: int | EllipsisType | None = ...,
         function_to_apply: str | None = None,
     ) -> Answer | list[Answer] | Iterator[Answer]:
-        """Classify as transformers' `pipeline("text-classification")` does, with answers of the same shape.
+        """Classify like transformers' `pipeline("text-classification")`, with answers of the same shape.
 
-        One text gives a list with one answer, one {"text", "text_pair"} a bare answer, a list gives a list, and
-        anything else that yields texts an iterator. With `top_k`, each answer is a list of labels.
+        A text returns a list with one answer, a {"text", "text_pair"} a single answer, a list returns a list, any
+        other iterable an iterator. With `top_k`, each answer is a list of labels.
 
         Args:
-            inputs: see above.
-            top_k: how many labels each answer has, the best first; None is all of them.
-            function_to_apply: "softmax", "sigmoid" or "none"; None is softmax, and "none" for a regression.
+            inputs: what to classify.
+            top_k: how many labels each answer has, the best first; None for all.
+            function_to_apply: "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression.
 
         Raises:
-            EngineError: an input is not a text, or an option has no such value.
+            EngineError: an input is not a text, or an option has an unknown value.
         """
         if not _is_iterable(inputs):
             raise EngineError(f"inputs: {inputs!r:.40} ({type(inputs).__name__}) is not a text or a list of texts")
-        answer = self._answer(top_k)
-        score = score_function(function_to_apply, len(self.labels))
-        if isinstance(inputs, str | Mapping):
-            (row,) = self._scores([_as_row(inputs)], score, 1)
-            return [answer(row)] if isinstance(inputs, str) and top_k is ... else answer(row)
-        answers = (answer(row) for row in self._scores(map(_as_row, inputs), score, WINDOW))
+        answers = self._stream([inputs] if isinstance(inputs, str | Mapping) else inputs, top_k, function_to_apply)
+        if isinstance(inputs, Mapping) or (isinstance(inputs, str) and top_k is not ...):
+            return next(answers)
         return list(answers) if isinstance(inputs, Sized) else answers
 
     def close(self) -> None:
-        """Free the memory of the model; further calls are refused."""
+        """Free the memory of the model; later calls fail."""
         self.engine.close()
 
     def __enter__(self) -> Self:
@@ -212,38 +229,45 @@ class TextClassifier:
     ) -> None:
         self.close()
 
-    def _answer(self, top_k: int | EllipsisType | None) -> Callable[[Floats], Answer]:
-        if isinstance(top_k, EllipsisType):
-            return lambda scores: best(self.labels, scores)
-        if top_k is not None and (not isinstance(top_k, int | np.integer) or top_k < 1):
+    def _stream(
+        self, items: Iterable[Item], top_k: int | EllipsisType | None, function: str | None
+    ) -> Iterator[Answer]:
+        """Check the options at once and return a generator of answers."""
+        if not isinstance(top_k, EllipsisType | None) and (not isinstance(top_k, int | np.integer) or top_k < 1):
             every = f"None for all {len(self.labels)} labels"
             raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
-        return lambda scores: ranked(self.labels, scores, top_k)
+        score = self._score_function(function)
+        blocks = (Answers(self.labels, score(block)) for block in self._blocks(map(_as_row, items), WINDOW))
+        return (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
 
-    def _scores(self, rows: Iterable[Row], score: Callable[[NDArray[Any]], Floats], window: int) -> Iterator[Floats]:
-        for block in self._blocks(rows, window):
-            yield from score(block)
+    def _score_function(self, name: str | None = None) -> Callable[[NDArray[Any]], Floats]:
+        name = (name or ("none" if len(self.labels) == 1 else "softmax")).lower()
+        if name not in SCORE_FUNCTIONS:
+            raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
+        return SCORE_FUNCTIONS[name]
+
+    def _logits(self, rows: Iterable[Row]) -> NDArray[np.float32]:
+        nothing = np.empty((0, len(self.labels)), dtype=np.float32)
+        return np.concatenate([nothing, *self._blocks(rows, WINDOW)])
 
     def _blocks(self, rows: Iterable[Row], window: int) -> Iterator[NDArray[np.float32]]:
-        """Logits in the order of the rows, a window at a time."""
+        """Yield logits in the order of the rows, a window at a time."""
         remaining, first = iter(rows), 0
         while some := list(islice(remaining, window)):
             encoded = self.encoder.encode(some, first)
             with self._counting:
-                self._cut += sum(row.truncated for row in encoded)
-                self._blank += sum(not "".join(row).strip() for row in some)
-            yield self._compute(encoded, first)
+                self.texts_cut += sum(row.truncated for row in encoded)
+                self.texts_blank += sum(not "".join(row).strip() for row in some)
+            try:
+                block = self.engine.logits_of(encoded)
+            except NumericError as error:
+                raise NumericError(f"rows {first} to {first + len(some) - 1}, {error}") from error
+            yield block
             first += len(some)
-
-    def _compute(self, encoded: Sequence[Encoded], first: int) -> NDArray[np.float32]:
-        try:
-            return self.engine.logits_of(encoded)
-        except NumericError as error:
-            raise NumericError(f"rows {first} to {first + len(encoded) - 1}, {error}") from error
 
 
 def _is_iterable(value: Any) -> bool:
-    """Whether a loop takes it; a data set with `__getitem__` alone is no `Iterable` by its type."""
+    """Return whether a loop accepts it; `Iterable` does not recognise classes that only have `__getitem__`."""
     try:
         iter(value)
     except TypeError:
@@ -254,11 +278,11 @@ def _is_iterable(value: Any) -> bool:
 def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:
     for name, value in (("texts", texts), ("pairs", pairs if pairs is not None else ())):
         if not _is_iterable(value):
-            raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a list of texts; give one")
+            raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a list of texts; pass a list")
     if pairs is None:
         return iter([texts] if isinstance(texts, str) else texts)
     if isinstance(texts, str) != isinstance(pairs, str):
-        raise EngineError("one of texts and pairs is a single text, the other is not; give a pair for each text")
+        raise EngineError("one of texts and pairs is a single text, the other is not; pass a pair for each text")
     return _joined([texts], [pairs]) if isinstance(texts, str) else _joined(texts, pairs)  # type: ignore[list-item]
 
 
@@ -266,12 +290,12 @@ def _joined(texts: Iterable[str], pairs: Iterable[str]) -> Iterator[Row]:
     for number, (text, pair) in enumerate(zip_longest(texts, pairs, fillvalue=...)):
         if isinstance(text, EllipsisType) or isinstance(pair, EllipsisType):
             missing = "text" if isinstance(text, EllipsisType) else "pair"
-            raise EngineError(f"row {number}: has no {missing}; texts and pairs must be equally many")
+            raise EngineError(f"row {number}: has no {missing}; pass as many pairs as texts")
         yield text, pair
 
 
 def _as_row(item: Any) -> Row:
-    """An item of a call; what is neither a text nor a pair is refused when it is encoded."""
+    """An item of a call as a row; the encoder rejects anything that is neither a text nor a pair."""
     if not isinstance(item, Mapping):
         return item  # type: ignore[no-any-return]
     if "text" not in item or not item.keys() <= {"text", "text_pair"}:

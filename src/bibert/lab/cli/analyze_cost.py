@@ -84,8 +84,8 @@ def _printed(lines: Iterable[Figure]) -> list[Figure]:
 
 def _file(model: str) -> "tuple[Path, list[PartBytes]]":
     from bibert.lab.packed_cost import beside_the_rule
+    from bibert.models import find_file
     from bibert.packed.file import load
-    from bibert.runtime.classifier import find_file
 
     path = find_file(model)
     found = load(path)

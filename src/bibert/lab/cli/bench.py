@@ -41,7 +41,7 @@ def bench(
     from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, compare
     from bibert.lab.rivals.inputs import Shape
     from bibert.lab.rivals.table import get_rivals
-    from bibert.runtime.classifier import find_file
+    from bibert.models import find_file
 
     file = find_file(model)
     shapes = tuple(dict.fromkeys(map(Shape.parse, shape or ()))) or DEFAULT_SHAPES

@@ -87,9 +87,9 @@ class Report:
 
 
 def _file(model: str, tokens: int | None) -> Report:
+    from bibert.models import find_file
     from bibert.packed.file import load
     from bibert.packed.summary import summarize
-    from bibert.runtime.classifier import find_file
 
     path = find_file(model)
     packed = load(path)
