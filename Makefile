@@ -29,22 +29,22 @@ quickstart: $(INSTALLED) ## Train, binarize and compare on generated data, in ab
 test: $(INSTALLED) ## Run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-native: $(INSTALLED) ## Run the tests of the engine itself
+test-native: $(INSTALLED) ## Run the native tests of the engine
 	$(NATIVE) -B build/native
 	$(BIN)/cmake --build build/native
 	$(CTEST) build/native
 
-test-arm: $(INSTALLED) ## Run them for 64-bit ARM under qemu (Debian: g++-aarch64-linux-gnu, qemu-user)
+test-arm: $(INSTALLED) ## Run the native tests for 64-bit ARM under qemu (Debian: g++-aarch64-linux-gnu, qemu-user)
 	$(NATIVE) -B build/arm --toolchain native/cmake/aarch64.cmake
 	$(BIN)/cmake --build build/arm
 	$(CTEST) build/arm
 
-test-avx512: $(INSTALLED) ## Run them on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
+test-avx512: $(INSTALLED) ## Run the native tests on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
 	$(NATIVE) -B build/static -DCMAKE_EXE_LINKER_FLAGS=-static
 	$(BIN)/cmake --build build/static
 	sh native/tests/emulate_avx512.sh build/static
 
-test-sanitizers: $(INSTALLED) ## Run them under the address, undefined-behaviour and thread sanitizers
+test-sanitizers: $(INSTALLED) ## Run the native tests with the address, undefined-behaviour and thread sanitizers
 	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/asan
 	$(CTEST) build/asan
@@ -73,7 +73,7 @@ lint: $(INSTALLED) ## Check style, types and the layers of the imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(INSTALLED) ## Format the code and mend what ruff can mend
+format: $(INSTALLED) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

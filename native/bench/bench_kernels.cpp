@@ -1,6 +1,5 @@
-// How many products of bits per clock cycle the linear kernels of each instruction set reach, without anything around
-// them. The clock is measured, not read: a chain of additions, each of which waits for the one before, takes one cycle
-// a step, and runs between the rounds. Usage: bench_kernels [rounds]
+// Measures the linear kernels of each instruction set in products of bits per clock cycle. The clock is measured too: a
+// chain of dependent additions, one cycle each, runs between the rounds. Usage: bench_kernels [rounds]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,7 +29,7 @@ double seconds(const Function& function) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Seconds per cycle, by steps that each take one.
+// Seconds per cycle, from steps that take one cycle each.
 double cycle_seconds() {
   constexpr long kSteps = 200000;
   const double taken = seconds([] {

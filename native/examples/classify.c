@@ -1,8 +1,8 @@
-/* Classifies one sequence of token ids with a packed model: classify FILE ID... prints a logit a line.
+/* Classifies one sequence of token ids with a packed model: classify FILE ID... prints one logit per line.
  *
- * A packed file is 8 bytes with the length of a header, the header, and the data section (docs/packed-format.md). A
- * header has one spelling only, so a search for text finds the numbers of the config without a JSON parser; whatever it
- * finds, the library checks it, and the data against it. The digest in the header is not checked here. */
+ * A packed file has 8 bytes with the length of the header, the header, and the data section (docs/packed-format.md).
+ * The header has a single valid spelling, so a text search finds the config without a JSON parser; the library then
+ * checks the config and the data. This program does not check the digest in the header. */
 #include <bibert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void fail(const char* what) {
   exit(1);
 }
 
-/* What stands behind \"name\": in the config, which is JSON inside of a JSON string. */
+/* The text after \"name\": in the config, which is JSON inside a JSON string. */
 static const char* value(const char* config, const char* name) {
   char key[40];
   snprintf(key, sizeof(key), "\\\"%s\\\":", name);
@@ -54,11 +54,11 @@ static bibert_config read_config(char* header) {
   return config;
 }
 
-/* Memory with the next bytes of a file, and a 0 behind them. */
+/* The next bytes of a file in new memory, with a 0 after them. */
 static void* read_bytes(FILE* file, uint64_t size) {
   char* bytes = calloc(size + 1, 1);
   if (bytes == NULL) fail("not enough memory");
-  if (fread(bytes, 1, size, file) != size) fail("the file is cut");
+  if (fread(bytes, 1, size, file) != size) fail("the file is truncated");
   return bytes;
 }
 
@@ -74,14 +74,14 @@ int main(int count, char** arguments) {
   const bibert_config config = read_config(header);
   const uint64_t size = bibert_data_size(&config);
   if (size == 0) fail(bibert_last_error());
-  void* data = read_bytes(file, size); /* what follows in the file is the tokenizer */
+  void* data = read_bytes(file, size); /* the tokenizer follows in the file */
   fclose(file);
 
   bibert_model* model = NULL;
   if (bibert_model_create(&config, data, size, NULL, &model) != BIBERT_OK) fail(bibert_last_error());
   free(length);
   free(header);
-  free(data); /* the model has a copy */
+  free(data); /* the model has its own copy */
 
   const uint32_t tokens = (uint32_t)count - 2;
   int32_t* ids = calloc(tokens, sizeof(*ids));

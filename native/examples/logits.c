@@ -1,4 +1,4 @@
-/* The logits of sst2.bibert for one sequence: logits FILE. `bibert inspect --json` prints the numbers of the config. */
+/* Prints the logits of sst2.bibert for one sequence: logits FILE. `bibert inspect --json` prints the config. */
 #include <bibert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,5 +29,5 @@ int main(int count, char** arguments) {
     return 1;
   }
   printf("%.9g %.9g\n", (double)logits[0], (double)logits[1]);
-  return 0; /* a program that goes on frees data, closes file, and calls bibert_model_destroy */
+  return 0; /* a longer program would free data, close file, and call bibert_model_destroy */
 }

@@ -1,7 +1,7 @@
-// A libFuzzer target over the C API. The bytes choose a small config, its data and a batch: most are valid, so that the
-// forward pass runs, and every part is sometimes wrong, so that every refusal does. Beyond what the sanitizers see it
-// checks what the API promises: what is valid is accepted, what is wrong gets a status and one line, an answer has no
-// NaN, and every instruction set and number of threads gives the bits of the reference on one thread.
+// A libFuzzer target for the C API. The input chooses a small config, its data and a batch. Most are valid, so that the
+// forward pass runs; every part is sometimes invalid, so that every check runs. Besides the sanitizers, the target
+// checks the promises of the API: valid input is accepted, invalid input gets a status and a one-line message, logits
+// are finite, and every instruction set and number of threads computes the bits of the reference on one thread.
 //
 //   make fuzz    builds it with clang, AddressSanitizer and UndefinedBehaviorSanitizer, and runs it
 #include <algorithm>
@@ -28,13 +28,13 @@ void expect(bool condition, const char* what) {
   std::abort();
 }
 
-void expect_refusal(bibert_status status, const char* what) {
+void expect_error(bibert_status status, const char* what) {
   expect(status != BIBERT_OK, what);
   const char* message = bibert_last_error();
-  expect(*message != '\0' && std::strchr(message, '\n') == nullptr, "a refusal has a message of one line");
+  expect(*message != '\0' && std::strchr(message, '\n') == nullptr, "an error has a message of one line");
 }
 
-// The bytes of the input as choices. Once they are used up all choices are 0, which is the plain and valid one.
+// The bytes of the input as choices. At the end of the input all choices are 0, which is simple and valid.
 class Choices {
  public:
   Choices(const uint8_t* data, size_t size) : data_(data), size_(size) {}
@@ -42,7 +42,7 @@ class Choices {
   uint8_t byte() { return at_ < size_ ? data_[at_++] : uint8_t{0}; }
   uint32_t below(uint32_t count) { return byte() % count; }
   bool rarely(uint32_t one_in) { return below(one_in) == one_in - 1; }
-  // By lot over the whole input: what takes long is then not what mutations of a good input keep.
+  // Decided by a hash of the whole input, so that mutations of a good input do not inherit slow choices.
   bool drawn(uint32_t one_in) const {
     uint32_t hash = 2166136261;  // FNV-1a
     for (size_t i = 0; i < size_; ++i) hash = (hash ^ data_[i]) * 16777619;
@@ -56,12 +56,12 @@ class Choices {
     std::memcpy(&value, bytes, sizeof(value));
     return value;
   }
-  // A number that is too small or too large for almost anything.
+  // A number that is too small or too large for almost every field.
   uint32_t extreme() {
     constexpr uint32_t kExtremes[] = {0, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 0x10000, 4097};
     return rarely(2) ? any<uint32_t>() : kExtremes[below(6)];
   }
-  // The bytes that are left, again and again.
+  // Repeats the remaining bytes.
   void repeat(unsigned char* to, size_t count) const {
     const size_t left = size_ - at_;
     for (size_t i = 0; i < count; ++i) to[i] = left == 0 ? uint8_t{0x5A} : data_[at_ + i % left];
@@ -83,7 +83,7 @@ constexpr uint32_t bibert_config::*kFields[] = {
 bibert_config valid_config(Choices& choices) {
   constexpr double kEps[] = {1e-12, 1e-5, 1.0, std::numeric_limits<double>::denorm_min()};
   bibert_config config{};
-  // Most rows fit into one word, for speed; the others end somewhere in their second or third.
+  // Most rows fit into one word, for speed; the others have two or three.
   const bool long_rows = choices.rarely(8);
   config.layers = 1 + choices.below(2);
   config.hidden = 1 + choices.below(long_rows ? 80 : 12);
@@ -114,7 +114,7 @@ bibert_config some_config(Choices& choices) {
   return config;
 }
 
-// Data that ends where its memory ends, at any address, so that reading a byte too far is seen.
+// Data at any address that ends with its memory, so that a read past its end is detected.
 class Data {
  public:
   Data(Choices& choices, size_t size) : skip_(choices.below(8)), size_(size), memory_(skip_ + size) {}
@@ -136,16 +136,16 @@ using ModelPointer = std::unique_ptr<bibert_model, Destroy>;
 bibert_status create(const char* isa, const bibert_config& config, Data& data, ModelPointer& model) {
   bibert_model* made = nullptr;
   const bibert_status status = bibert_model_create(&config, data.bytes(), data.size(), isa, &made);
-  expect((status == BIBERT_OK) == (made != nullptr), "a model is made or refused");
+  expect((status == BIBERT_OK) == (made != nullptr), "a model exists iff the status is BIBERT_OK");
   model.reset(made);
   return status;
 }
 
-// Sequences whose arrays are exactly as long as the lengths say.
+// Sequences in arrays of exactly the right length.
 class Batch {
  public:
   Batch(Choices& choices, const bibert_config& config) {
-    const uint32_t most_tokens = choices.drawn(17) ? 200 : 20;  // 200 make several groups and several words of keys
+    const uint32_t most_tokens = choices.drawn(17) ? 200 : 20;  // 200 need several groups and several words of keys
     const uint32_t sequences = choices.below(choices.rarely(64) ? 80 : 4);
     for (uint32_t i = 0; i < sequences && tokens_ < most_tokens; ++i) {
       lengths_.push_back(1 + choices.below(std::min(config.positions, most_tokens)));
@@ -171,12 +171,12 @@ class Batch {
     return all;
   }
 
-  // One length, id, token type or position becomes another number, which may be wrong.
+  // Changes one length, id, token type or position, perhaps to an invalid one.
   void spoil(Choices& choices, const bibert_config& config) {
     const uint32_t number = choices.rarely(2) ? choices.extreme() : config.positions + 1;
     switch (choices.below(4)) {
       case 0:
-        valid_ = false;  // even a shorter length: the ids behind it may then be read as those of the next sequence
+        valid_ = false;  // even if shorter: the remaining ids may become those of the next sequence
         lengths_[choices.below(static_cast<uint32_t>(lengths_.size()))] = number > config.positions ? number : 0;
         break;
       case 1:
@@ -213,13 +213,13 @@ bibert_status compute(const ModelPointer& model, const bibert_batch& batch, uint
 void try_nulls(const ModelPointer& model, bibert_batch batch, uint32_t which) {
   float logits = 0;
   bibert_model* made = nullptr;
-  expect_refusal(bibert_model_create(nullptr, &logits, 4, nullptr, &made), "a null config");
-  expect_refusal(bibert_logits(nullptr, &batch, 1, &logits), "a null model");
-  expect_refusal(bibert_logits(model.get(), nullptr, 1, &logits), "a null batch");
+  expect_error(bibert_model_create(nullptr, &logits, 4, nullptr, &made), "a null config");
+  expect_error(bibert_logits(nullptr, &batch, 1, &logits), "a null model");
+  expect_error(bibert_logits(model.get(), nullptr, 1, &logits), "a null batch");
   if (batch.sequences == 0) return;
   if (which == 0) batch.lengths = nullptr;
   if (which == 1) batch.ids = nullptr;
-  expect_refusal(bibert_logits(model.get(), &batch, 1, which == 2 ? nullptr : &logits), "a null array");
+  expect_error(bibert_logits(model.get(), &batch, 1, which == 2 ? nullptr : &logits), "a null array");
 }
 
 void run(Choices& choices, const bibert_config& config, Data& data, const ModelPointer& model, const char* isa) {
@@ -229,8 +229,8 @@ void run(Choices& choices, const bibert_config& config, Data& data, const ModelP
   if (choices.rarely(64)) try_nulls(model, batch.view(), choices.below(3));
   std::vector<float> logits(batch.sequences() * config.labels);
   const bibert_status status = compute(model, batch.view(), threads, logits);
-  if (!batch.valid()) return expect_refusal(status, "a batch that is wrong");
-  expect(status == BIBERT_OK || status == BIBERT_OUT_OF_RANGE, "a batch that is right");
+  if (!batch.valid()) return expect_error(status, "an invalid batch");
+  expect(status == BIBERT_OK || status == BIBERT_OUT_OF_RANGE, "a valid batch");
   if (threads == 1 && (std::strcmp(isa, "reference") == 0 || !choices.drawn(5))) return;
   ModelPointer reference;
   expect(create("reference", config, data, reference) == BIBERT_OK, "the reference takes the same model");
@@ -257,7 +257,7 @@ const std::vector<std::string>& isas() {
 
 }  // namespace
 
-// Short memories of AddressSanitizer make it twice as fast: a model is gone when its input is done.
+// A small quarantine makes AddressSanitizer twice as fast, and suffices because models are destroyed after each input.
 extern "C" const char* __asan_default_options() { return "malloc_context_size=2:quarantine_size_mb=4"; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
@@ -280,7 +280,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (choices.rarely(64)) expect(create("no such set", config, data, model) != BIBERT_OK, "an unknown instruction set");
   const bibert_status status = create(isa.c_str(), config, data, model);
   if (valid) expect(status == BIBERT_OK, "valid data makes a model");
-  if (!right_size) expect_refusal(status, "a config or a size that is wrong");
+  if (!right_size) expect_error(status, "an invalid config or size");
   if (status == BIBERT_OK) run(choices, config, data, model, isa.c_str());
   return 0;
 }

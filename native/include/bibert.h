@@ -1,9 +1,8 @@
-/* The C API of the bibert engine: a packed model in, logits out. docs/c-api.md explains it with an example.
+/* The C API of the bibert engine: it computes the logits of a packed model. docs/c-api.md has an example.
  *
- * The library reads no files: it takes the data section of a packed file as it lies in the file
- * (docs/packed-format.md), checks it, and keeps a copy of its own. A model is immutable, so any number of threads may
- * use one at the same time. No function aborts on bad input: it returns a status, and bibert_last_error() of the
- * same thread says in one line what is wrong. */
+ * The library reads no files. It takes the data section of a packed file (docs/packed-format.md), checks it, and keeps
+ * its own copy. A model is immutable, so any number of threads may use one at the same time. No function aborts on bad
+ * input: it returns a status, and bibert_last_error() in the same thread describes the problem in one line. */
 #ifndef BIBERT_H
 #define BIBERT_H
 
@@ -16,20 +15,20 @@
 extern "C" {
 #endif
 
-/* Changes whenever a struct or a signature below does. */
+/* Increases whenever a struct or a signature below changes. */
 #define BIBERT_ABI_VERSION 2
 
 typedef enum bibert_status {
   BIBERT_OK = 0,
   BIBERT_BAD_ARGUMENT = 1, /* a null pointer, an id outside the vocabulary, a sequence that is too long */
   BIBERT_BAD_MODEL = 2,    /* the config is out of range, or the data does not fit it */
-  BIBERT_OUT_OF_RANGE = 3, /* a value left the range of the numeric contract: the model has diverged */
+  BIBERT_OUT_OF_RANGE = 3, /* a value is outside the range of the numeric contract: the model has diverged */
   BIBERT_NO_MEMORY = 4,
-  BIBERT_NO_ISA = 5, /* this CPU or this build does not have the instruction set that was asked for */
-  BIBERT_FAILURE = 6 /* anything else that the library did not expect */
+  BIBERT_NO_ISA = 5, /* this CPU or this build does not have the requested instruction set */
+  BIBERT_FAILURE = 6 /* any other error */
 } bibert_status;
 
-/* Where a sign has a threshold per channel in front of it, in the order of the file. */
+/* The signs that have a threshold per channel, in the order of the file. */
 enum {
   BIBERT_THRESHOLD_ATTENTION_INPUT = 1 << 0,
   BIBERT_THRESHOLD_QUERY = 1 << 1,
@@ -41,7 +40,7 @@ enum {
   BIBERT_THRESHOLD_POOLER_INPUT = 1 << 7
 };
 
-/* Levels of the input of the second FFN layer. */
+/* The levels of the input of the second FFN layer. */
 enum { BIBERT_FFN_SIGN = 0, BIBERT_FFN_BOOL = 1 };
 
 typedef struct bibert_config {
@@ -54,16 +53,16 @@ typedef struct bibert_config {
   uint32_t positions;        /* 1 to 8192 */
   uint32_t token_types;      /* 1 to 64 */
   uint32_t labels;           /* 1 to 65536 */
-  uint32_t thresholds;       /* BIBERT_THRESHOLD_... of those that are present */
+  uint32_t thresholds;       /* the BIBERT_THRESHOLD_... that are present */
   uint32_t score_thresholds; /* 1 if every head has a score threshold, else 0 */
   uint32_t ffn_levels;       /* BIBERT_FFN_SIGN or BIBERT_FFN_BOOL */
   double norm_eps;           /* above 0, at most 1 */
 } bibert_config;
 
-/* Sequences of tokens, one after the other, without padding. */
+/* Sequences of tokens, concatenated without padding. */
 typedef struct bibert_batch {
   uint32_t sequences;
-  const uint32_t* lengths;    /* tokens of each sequence, each 1 to `positions` */
+  const uint32_t* lengths;    /* of each sequence in tokens, 1 to `positions` of the config */
   const int32_t* ids;         /* of all tokens */
   const int32_t* token_types; /* of all tokens; NULL for all 0 */
   const int32_t* positions;   /* of all tokens; NULL for 0, 1, 2, ... in each sequence */
@@ -71,32 +70,33 @@ typedef struct bibert_batch {
 
 typedef struct bibert_model bibert_model;
 
-/* The version of the API that the library was built with: compare it with BIBERT_ABI_VERSION. */
+/* The version the library was built with; compare it with BIBERT_ABI_VERSION. */
 BIBERT_API uint32_t bibert_abi_version(void);
 
-/* What went wrong in the last call of this thread that did not return BIBERT_OK. Valid until the next call. */
+/* Describes the last failed call of this thread. Valid until its next call. */
 BIBERT_API const char* bibert_last_error(void);
 
-/* Bytes of the data section without the tokenizer; 0 if the config is out of range. */
+/* The size in bytes of the data section without the tokenizer; 0 if the config is out of range. */
 BIBERT_API uint64_t bibert_data_size(const bibert_config* config);
 
-/* Checks the data and makes a model of it; `data` may be freed afterwards. `isa` is the instruction set to use, one of
- * bibert_available_isas(); NULL takes the one that the environment variable BIBERT_ISA names, else the CPU's best. */
+/* Checks the data and creates a model; `data` may be freed afterwards. `isa` is the instruction set to use, one of
+ * bibert_available_isas(). If it is NULL, the environment variable BIBERT_ISA chooses, or else the CPU's best is used.
+ */
 BIBERT_API bibert_status bibert_model_create(const bibert_config* config, const void* data, uint64_t size,
                                              const char* isa, bibert_model** model);
 
-/* Frees a model that no thread uses any more; NULL is fine. */
+/* Frees a model, which no thread may be using; NULL is allowed. */
 BIBERT_API void bibert_model_destroy(bibert_model* model);
 
 /* The instruction set the model runs on. */
 BIBERT_API const char* bibert_model_isa(const bibert_model* model);
 
-/* Computes sequences * labels logits. The answer is the same for any number of threads; 0 takes one thread for each
- * CPU that the calling thread may use. */
+/* Computes sequences * labels logits on at most `threads` threads; 0 means one per CPU that the calling thread may use.
+ * The result does not depend on the number of threads. */
 BIBERT_API bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads,
                                        float* logits);
 
-/* The instruction sets that this build has and this CPU can run, best first, as "avx2 reference". */
+/* The instruction sets that this build has and this CPU supports, best first, for example "avx2 reference". */
 BIBERT_API const char* bibert_available_isas(void);
 
 #ifdef __cplusplus

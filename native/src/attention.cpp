@@ -1,3 +1,4 @@
+// Bi-Attention; attention.h derives the formulas.
 #include "attention.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ void AttentionScratch::attend(const Model& model, const Layer& layer, const Head
   }
 }
 
-// The keys of a head and its values by channel, as weights with their thresholds.
+// Packs the keys of a head, and its values by channel, as weights with thresholds.
 void AttentionScratch::make_weights(const Model& model, const Layer& layer, const HeadRows& rows, size_t head) {
   const size_t keys = rows.key_count;
   const size_t words = words_for(keys);

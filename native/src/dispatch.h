@@ -1,4 +1,4 @@
-// Which kernels this build has, which of them this CPU can run, and which one is taken.
+// Which kernels this build has, which of them this CPU can run, and which one a model uses.
 #ifndef BIBERT_DISPATCH_H
 #define BIBERT_DISPATCH_H
 
@@ -9,14 +9,14 @@
 
 namespace bibert {
 
-// Best first; the reference is always there and always last.
+// Best first; the reference is always present and last.
 const std::vector<const Kernels*>& available_kernels();
 
-// Those of that name; null takes the one that the environment variable BIBERT_ISA names, else the best. Throws an Error
-// if they are not available.
+// The kernels with that name; if null, those that the environment variable BIBERT_ISA names, or else the best. Throws
+// Error if they are not available.
 const Kernels& choose_kernels(const char* isa);
 
-// The names of available_kernels(), as "avx2 reference".
+// The names of available_kernels(), for example "avx2 reference".
 std::string available_names();
 
 }  // namespace bibert

@@ -1,7 +1,7 @@
-// The forward pass over groups of sequences. A group has about as many tokens as stay in the cache with their
-// activations; it goes through all layers before the next one starts. Three savings are exact: there are no padding
-// tokens, what only a sign follows never exists as a float, and the last layer computes the first token of each
-// sequence only.
+// The forward pass over groups of sequences. A group has about as many tokens as fit in the cache with their
+// activations; it passes all layers before the next group starts. Three optimizations keep the result exact: there are
+// no padding tokens, values of which only the sign is used are never computed as floats, and the last layer computes
+// only the first token of each sequence.
 #include "forward.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace bibert {
 namespace {
 
-constexpr size_t kGroupRows = 128;  // a group is closed when it has as many; one sequence may have more
+constexpr size_t kGroupRows = 128;  // the most rows of a group, unless a single sequence has more
 constexpr size_t kLeastRows = 8;    // a smaller block of rows is not worth a thread
 
 size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -47,7 +47,7 @@ std::vector<Sequence> sequences_of(const bibert_batch& batch) {
   return sequences;
 }
 
-// Long sequences first, so that no thread starts on one when the others are done.
+// Long sequences first, so that no thread starts a long one when the others are done.
 std::vector<Group> make_groups(std::vector<Sequence> sequences) {
   std::sort(sequences.begin(), sequences.end(), [](const Sequence& a, const Sequence& b) {
     return a.length != b.length ? a.length > b.length : a.number < b.number;
@@ -60,10 +60,10 @@ std::vector<Group> make_groups(std::vector<Sequence> sequences) {
   return groups;
 }
 
-// Why a model that has diverged has no answer.
+// Why a diverged model has no result.
 enum class Fault { kNone, kNorm, kLogit };
 
-// The memory of a group on its way through the layers: one row per token.
+// The memory of a group: one row per token.
 struct Activations {
   Activations(const Model& model, size_t rows)
       : states(rows * padded(model.config.hidden)),
@@ -78,7 +78,7 @@ struct Activations {
   Buffer<uint64_t> queries, keys, values, contexts;
 };
 
-// The memory of one worker: a block of rows laid out for the kernels, the FFN's inside, the heads.
+// The memory of one worker: a block of rows in the layout of the kernels, the FFN's hidden bits, the heads.
 struct Scratch {
   Scratch(const Model& model, size_t most_rows, size_t most_keys)
       : tiles(std::max(model.kernels->tile_bytes(most_rows, std::max<size_t>(model.config.hidden, model.inner())),
@@ -98,8 +98,8 @@ struct Team {
   Scratch* scratch;  // one for each thread
 };
 
-// One group on its way through the layers. Rows are the tokens of its sequences, one after the other; in the last layer
-// they become the first tokens.
+// Runs one group through the layers. Rows are the tokens of its sequences, concatenated; in the last layer, only the
+// first tokens.
 class Pass {
  public:
   Pass(const Model& model, const bibert_batch& batch, const Group& group, Activations& rows, const Team& team)
@@ -113,7 +113,7 @@ class Pass {
         inner_(model.inner()),
         wide_(model.config.intermediate) {}
 
-  // Writes the logits of its sequences to where the batch has them.
+  // Writes the logits of its sequences to their places in the batch.
   Fault run(float* logits) {
     embed_sequences();
     for (size_t i = 0; i + 1 < model_.layers.size(); ++i) run_layer(model_.layers[i]);
@@ -174,7 +174,7 @@ class Pass {
     for_blocks(sequences, [&](size_t first, size_t rows, Scratch& scratch) { finish(layer, first, rows, scratch); });
   }
 
-  // From here on row i is the first token of sequence i.
+  // After this, row i is the first token of sequence i.
   void keep_first_rows() {
     for (size_t i = 0; i < group_.sequences.size(); ++i) {
       const size_t from = group_.sequences[i].row;
@@ -198,7 +198,7 @@ class Pass {
                          out.data() + first * words_for(inner_));
   }
 
-  // Every thread takes its share of the queries of each sequence, with all heads: so a row of the context has one
+  // Every thread computes all heads of its share of the queries of each sequence, so a row of the context has one
   // writer.
   void attend_all(const Layer& layer) {
     const size_t shares = team_.threads;
@@ -218,7 +218,7 @@ class Pass {
                               at_.contexts.data() + query_row * stride});
   }
 
-  // What follows the heads: output projection, FFN, each with its residual and LayerNorm.
+  // Everything after the heads: output projection and FFN, each with residual and LayerNorm.
   void finish(const Layer& layer, size_t first, size_t rows, Scratch& scratch) {
     kernels_.pack_tiles(at_.contexts.data() + first * words_for(inner_), rows, inner_, scratch.tiles.data());
     add(layer.attention_output, first, rows, scratch);
@@ -312,14 +312,14 @@ void check_batch(const bibert_config& config, const bibert_batch& batch) {
 
 }  // namespace
 
-// All memory is taken here, before the first layer and on the caller's thread, where running out of it can be reported.
+// Allocates all memory before the first layer and on the caller's thread, where a failure can be reported.
 void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& batch, size_t threads, float* logits) {
   check_batch(model.config, batch);
   const std::vector<Sequence> sequences = sequences_of(batch);
   const std::vector<Group> groups = make_groups(sequences);
   size_t most_rows = 0;
   for (const Group& group : groups) most_rows = std::max(most_rows, group.rows);
-  // Groups need no word with each other; only where there are too few of them do threads share one.
+  // Groups are independent; threads share a group only if there are fewer groups than threads.
   threads = std::min(threads, kMostThreads);
   const bool share = groups.size() < threads;
   const size_t inside = share ? std::min(threads, ceil_div(most_rows, kLeastRows)) : 1;
@@ -338,14 +338,14 @@ void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& ba
   };
   pool.run(groups.size(), outside, [&](size_t i, size_t worker) { run_group(groups[i], worker); });
   if (!diverged) return;
-  // Each sequence alone has the same values, so the first of them that has a fault can be named.
+  // A sequence has the same values when it runs alone, so the first faulty one can be named.
   for (const Sequence& sequence : sequences) {
     Group alone;
     alone.add(sequence);
     const Fault fault = run_group(alone, 0);
     if (fault != Fault::kNone) throw_diverged(sequence.number, fault);
   }
-  throw Error(BIBERT_FAILURE, "the batch has no answer, but each of its sequences has one; report a bug");
+  throw Error(BIBERT_FAILURE, "the batch has no result, but each of its sequences has one; report a bug");
 }
 
 }  // namespace bibert

@@ -1,3 +1,4 @@
+// Plain C++ parts of the forward pass; ops.h describes them.
 #include "ops.h"
 
 #include <cmath>
@@ -6,7 +7,7 @@
 namespace bibert {
 namespace {
 
-// +scale where the bit is 1, -scale where it is 0: the sign bit of a float is all that differs.
+// +scale if the bit is 1, -scale if it is 0; they differ in the sign bit of the float.
 float signed_scale(uint32_t scale_bits, uint64_t word, size_t bit) {
   const uint32_t minus = static_cast<uint32_t>(~word >> bit & 1) << 31;
   const uint32_t bits = scale_bits | minus;
@@ -56,7 +57,7 @@ void take_head(const Model& model, const uint64_t* rows, size_t count, size_t he
   for (size_t i = 0; i < count; ++i) words[i] = take_bits(rows + i * stride, head * head_size, head_size);
 }
 
-// Quarter by quarter: the two off-diagonal blocks change places, for blocks of 32, 16, ... 1.
+// Swaps the two off-diagonal quarters, for blocks of 32, 16, ... 1.
 void transpose(uint64_t words[kWordBits]) {
   uint64_t low = 0x00000000FFFFFFFF;
   for (size_t block = 32; block != 0; block /= 2, low ^= low << block) {

@@ -1,5 +1,5 @@
-// The thread pool: a mutex and two condition variables, with a short spin in front of each wait because the next phase
-// of a forward pass usually follows within microseconds.
+// The thread pool: a mutex and two condition variables, with a short spin before each wait because the next phase of a
+// forward pass usually follows within microseconds.
 #include "thread_pool.h"
 
 #include <sched.h>
@@ -17,8 +17,8 @@
 namespace bibert {
 namespace {
 
-// Longer would take the CPU from whoever shares it. A time, not a number of turns: on a busy machine one yield() may
-// last as long as the others' time slices.
+// Longer would waste a shared CPU. A time, not a number of iterations: on a busy machine one yield() may last as long
+// as the time slices of other threads.
 constexpr std::chrono::microseconds kSpin{50};
 
 template <class Condition>
@@ -40,16 +40,16 @@ size_t allowed_cpus() {
 
 struct ThreadPool::State {
   const pid_t process = getpid();
-  std::mutex busy;  // held by the caller whose tasks are running
+  std::mutex busy;  // held by the caller whose tasks run
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the fields up to `stopping`
   std::condition_variable wake;
   std::condition_variable done;
   std::vector<std::thread> workers;
   Call call{};
   size_t count = 0;
-  size_t wanted = 0;  // workers that may join the present round
-  size_t inside = 0;  // workers that have joined and not yet left
+  size_t wanted = 0;  // workers that may still join the current round
+  size_t inside = 0;  // workers that have joined and not left
   bool stopping = false;
 
   std::atomic<size_t> round{0};
@@ -64,7 +64,7 @@ struct ThreadPool::State {
   }
 
   void serve() {
-    std::fesetenv(FE_DFL_ENV);  // not that of whoever happened to start this thread
+    std::fesetenv(FE_DFL_ENV);  // instead of the mode of the thread that started this one
     size_t seen = 0;
     size_t worker = 0;
     for (;;) {
@@ -85,7 +85,7 @@ struct ThreadPool::State {
     }
   }
 
-  // Starts workers until there are `needed`; where the system gives no more threads, fewer have to do.
+  // Starts workers until there are `needed`, or fewer if the system refuses more threads.
   void grow(size_t needed) {
     while (workers.size() < needed) {
       try {
@@ -111,7 +111,7 @@ struct ThreadPool::State {
     work(0);
     spin_until([&] { return unfinished.load() == 0; });
     std::unique_lock<std::mutex> lock(mutex);
-    wanted = 0;  // whoever wakes up from now on has come too late
+    wanted = 0;  // a worker that wakes up now is too late
     done.wait(lock, [&] { return inside == 0; });
   }
 
@@ -119,7 +119,7 @@ struct ThreadPool::State {
     {
       std::lock_guard<std::mutex> lock(mutex);
       stopping = true;
-      round.fetch_add(1);  // ends the spinning too
+      round.fetch_add(1);  // also ends the spinning
     }
     wake.notify_all();
     for (std::thread& worker : workers) worker.join();
@@ -130,13 +130,13 @@ ThreadPool::ThreadPool() : state_(new State) {}
 
 ThreadPool::~ThreadPool() {
   State* last = state_.load();
-  if (last->process != getpid()) return;  // its threads live in the parent; a forked child cannot join them
+  if (last->process != getpid()) return;  // a forked child cannot join the threads of its parent
   last->stop();
   delete last;
 }
 
-// In a forked child the threads of the parent do not exist and its mutexes may be locked for good: that state is left
-// where it is, and the child gets one of its own.
+// In a forked child the threads of the parent do not exist and its mutexes may stay locked forever. So the child leaks
+// that state and creates its own.
 ThreadPool::State& ThreadPool::state() {
   State* present = state_.load();
   if (present->process == getpid()) return *present;

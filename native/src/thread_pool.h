@@ -1,7 +1,7 @@
-// A pool of threads that lives as long as its model: tasks are taken one by one from a counter, the caller works too.
+// A pool of threads that lives as long as its model. Threads, including the caller's, take tasks from a counter.
 //
-// Not OpenMP: a second OpenMP runtime beside torch's spins against it, and neither survives fork(). Here a pool that
-// finds itself in a forked child starts anew, and a caller who finds the pool busy works alone instead of waiting.
+// Why not OpenMP: its runtime would compete with torch's, and neither survives fork(). This pool starts new threads in
+// a forked child, and a caller that finds the pool busy works alone instead of waiting.
 #ifndef BIBERT_THREAD_POOL_H
 #define BIBERT_THREAD_POOL_H
 
@@ -12,7 +12,7 @@ namespace bibert {
 
 constexpr size_t kMostThreads = 256;
 
-// How many CPUs this process may use.
+// How many CPUs the calling thread may use.
 size_t allowed_cpus();
 
 class ThreadPool {
@@ -22,8 +22,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Calls task(i, worker) for every i below count, on at most `threads` threads, and returns when all are done. No two
-  // calls run at the same time with the same worker, which is below `threads`: so scratch memory may belong to it. A
+  // Calls task(i, worker) for every i below count, on at most `threads` threads, and returns when all are done.
+  // `worker` is below `threads`, and no two simultaneous calls have the same one, so it can select scratch memory. A
   // task must not throw, and must not run tasks on more than one thread itself.
   template <class Task>
   void run(size_t count, size_t threads, const Task& task) {
@@ -32,7 +32,7 @@ class ThreadPool {
   }
 
  private:
-  // A reference to a task; unlike std::function it takes no memory.
+  // A reference to a task; unlike std::function it does not allocate.
   struct Call {
     void (*function)(const void* task, size_t i, size_t worker);
     const void* task;

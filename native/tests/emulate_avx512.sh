@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs the native tests on a CPU with AVX-512 that need not exist: Bochs emulates an Ice Lake, boots Debian's kernel,
-# and the tests are all that runs there. It says nothing about speed.
+# Runs the native tests on an emulated CPU with AVX-512: Bochs emulates an Ice Lake and boots Debian's kernel, which
+# runs only the tests. This is no benchmark.
 #
 #   emulate_avx512.sh BUILD [ROUNDS]    BUILD was configured with -DBIBERT_TESTS=ON -DCMAKE_EXE_LINKER_FLAGS=-static
 #
 # Needs, on Debian 12: apt-get install bochs bochs-sdl busybox-static cpio isolinux syslinux-common xorriso
-# The kernel package is downloaded into BUILD/emulator once; nothing of it is installed.
+# The kernel package is downloaded to BUILD/emulator once and not installed.
 set -eu
 
 build=$(cd "$1" && pwd)
@@ -22,8 +22,8 @@ if [ ! -e disc/vmlinuz ]; then
   mv vmlinuz disc/vmlinuz
 fi
 
-# All that the emulated machine has. Whole models run as a user who may not start threads: there is one CPU, on which
-# fifteen threads that wait for each other take hours.
+# The file system of the emulated machine. model_test runs as a user who may not start threads: on the single CPU,
+# fifteen threads that wait for each other would take hours.
 cp /bin/busybox system/bin/
 cp "$tests/kernels_test" "$tests/model_test" system/
 echo nobody:x:65534:65534::/:/ > system/etc/passwd
@@ -39,8 +39,8 @@ END
 chmod +x system/init
 (cd system && find . | cpio --quiet -o -H newc) | gzip -1 > disc/initrd
 
-# What Bochs 2.7 announces and Linux must not believe: no size for the state of pku, a wrong one for the compacted
-# formats of xsave, and fsrm without the fast strings that it builds on.
+# clearcpuid hides features that Bochs 2.7 reports wrongly: no state size for pku, a wrong one for the compacted formats
+# of xsave, and fsrm without the fast strings it requires.
 cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 disc/
 cat > disc/isolinux.cfg <<END
 default linux

@@ -1,5 +1,5 @@
-// What the tests of the C API share: random numbers that are the same everywhere, counted checks, batches, and a model
-// on a chosen instruction set.
+// Shared by the tests of the C API: random numbers that are the same on every platform, counted checks, batches, and a
+// model on a chosen instruction set.
 #ifndef BIBERT_TESTS_HARNESS_H
 #define BIBERT_TESTS_HARNESS_H
 
@@ -20,7 +20,7 @@ namespace harness {
 using Bytes = std::vector<unsigned char>;
 using Logits = std::vector<float>;
 
-// splitmix64: the standard library's distributions give other numbers on other platforms.
+// splitmix64, because the distributions of the standard library differ between platforms.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -38,7 +38,7 @@ class Random {
   uint64_t state_;
 };
 
-// Counts what was checked and what failed, and prints the first failures.
+// Counts checks and failures, and prints the first failures.
 class Checks {
  public:
   void expect(bool condition, const std::string& what) {
@@ -47,7 +47,7 @@ class Checks {
     if (!condition && ++failures_ <= kMostMessages) std::printf("%s\n", what.c_str());
   }
 
-  // What a program ends with.
+  // The exit code of a test program.
   int finish(const char* name) const {
     std::printf("%s: %zu checks, %zu failures\n", name, count_, failures_);
     return failures_ == 0 ? 0 : 1;
@@ -86,7 +86,7 @@ struct Batch {
   }
 };
 
-// The same, with what may be left out.
+// The same batch with its optional arrays.
 inline Batch spelled_out(Batch batch) {
   if (batch.token_types.empty()) batch.token_types.assign(batch.ids.size(), 0);
   if (!batch.positions.empty()) return batch;
@@ -96,7 +96,7 @@ inline Batch spelled_out(Batch batch) {
   return batch;
 }
 
-// A model on one instruction set; an empty name is the best.
+// A model on one instruction set; an empty name selects the best.
 class Engine {
  public:
   Engine(const bibert_config& config, const Bytes& data, const std::string& isa) : labels_(config.labels) {
@@ -107,7 +107,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine() { bibert_model_destroy(model_); }
 
-  // NaN where there is no answer, so that two engines can be compared in that too.
+  // The logits, or NaN if the call fails, so that comparing two engines compares their failures too.
   Logits run(const Batch& batch, uint32_t threads) {
     const bibert_batch view = batch.view();
     Logits logits(batch.lengths.size() * labels_);
@@ -116,7 +116,7 @@ class Engine {
     return logits;
   }
 
-  // Of the last call.
+  // The status of the last call.
   bibert_status status() const { return status_; }
   const bibert_model* model() const { return model_; }
 

@@ -1,10 +1,10 @@
-// Every table of kernels that this build has and this CPU can run, against the reference, bit for bit: fixed shapes
-// that are odd or belong to real models, then random ones. Outputs are compared with their padding, and lie between
-// guard bytes that nobody may write.
+// Compares every table of kernels that this CPU can run with the reference, bit for bit: fixed shapes that are odd or
+// belong to real models, then random ones. The comparison includes the padding of the outputs, and guard bytes around
+// them.
 //
-//   kernels_test [rounds]    random rounds behind the fixed shapes, 20 unless given; round n is the same everywhere
+//   kernels_test [rounds]    random rounds after the fixed shapes, 20 by default; round n is the same on all machines
 //
-// Prints what differs, and ends with 1 then.
+// Prints each difference, and exits with 1 if there is one.
 #include "kernels.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class Random : public harness::Random {
   }
 };
 
-// `count` entries between guard bytes, `skip` entries behind the start of a cache line, every byte `fill` at first.
+// `count` entries between guard bytes, `skip` entries after the start of a cache line, with every byte set to `fill`.
 template <class T>
 class Guarded {
  public:
@@ -85,7 +85,7 @@ class Guarded {
   bibert::Buffer<unsigned char> memory_;
 };
 
-// What is being tested, for the messages, and how often it failed.
+// The test that is running, for messages, and its failures.
 struct Context {
   const Kernels* kernels = nullptr;
   const char* function = "";
@@ -116,7 +116,7 @@ void expect_same(Context& context, Guarded<T>& found, Guarded<T>& wanted) {
   context.fail(what);
 }
 
-// Rows of bits with zeros behind the last; callers of kernels align them to words only.
+// Rows of bits with zero padding, aligned only to words, as callers of kernels may do.
 Guarded<uint64_t> random_rows(Random& random, size_t rows, size_t channels) {
   const size_t words = words_for(channels);
   Guarded<uint64_t> bits(rows * words, 0, random.up_to(7));
@@ -144,12 +144,12 @@ struct Packed {
         product{panels.data(), tiles.data(), shape.rows, shape.outputs, shape.inputs} {
     kernels.pack_panels(weights.data(), shape.outputs, shape.inputs, panels.data());
     kernels.pack_tiles(activations.data(), shape.rows, shape.inputs, tiles.data());
-    if (!panels.intact()) context.fail("pack_panels wrote outside of panel_bytes");
-    if (!tiles.intact()) context.fail("pack_tiles wrote outside of tile_bytes");
+    if (!panels.intact()) context.fail("pack_panels wrote outside panel_bytes");
+    if (!tiles.intact()) context.fail("pack_tiles wrote outside tile_bytes");
   }
 };
 
-// Most lie where about half of the bits are 1; some at and beyond the ends.
+// Most are near the median of the mismatches; some are at or beyond the ends.
 Guarded<int32_t> random_thresholds(Random& random, const Shape& shape) {
   Guarded<int32_t> most(padded(shape.outputs), 0xFF);
   const auto inputs = static_cast<int32_t>(shape.inputs);
@@ -220,7 +220,7 @@ void test_linear(Context& context, Random& random, const Shape& shape) {
   test_linear_floats(context, random, shape, packed, reference);
 }
 
-// One kind of row each; all are inside the range.
+// A value of a row of this kind, inside the range.
 float random_state(Random& random, size_t kind, float constant) {
   const float near_limit = std::nextafter(bibert::kLayerNormLimit, 0.0F);
   switch (kind) {
@@ -228,7 +228,7 @@ float random_state(Random& random, size_t kind, float constant) {
       return random.real(4.0F);
     case 1:  // so little variance that rounding may make it negative
       return random.chance(512) ? std::nextafter(constant, 0.0F) : constant;
-    case 2:  // half points of the grid, where the rounding is to even
+    case 2:  // half points of the grid, which round to even
       return (static_cast<float>(random.up_to(4000)) - 2000.0F + 0.5F) / 65536.0F;
     case 3:
       return random.one_of({near_limit, -near_limit, 511.99F, -511.99F});
@@ -261,7 +261,7 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
   LayerNorm norm{input.data(), weight.data(), bias.data(),   minimum.data(),    random.one_of({1e-12, 1e-5, 1.0}),
                  rows,         channels,      wanted.data(), wanted_bits.data()};
   kReference.layer_norm(norm);
-  // Thresholds that one of the outputs meets exactly, and others.
+  // Some thresholds are exactly equal to an output.
   for (size_t c = 0; c < channels; ++c) {
     const float met = wanted[random.up_to(rows - 1) * stride + c];
     minimum[c] = random.one_of({met, met, 0.0F, 0.0F, -0.0F, random.real(1.0F), kInfinity, -kInfinity});
@@ -274,7 +274,7 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
     norm.input = from->data();
     norm.output = to->data();
     norm.bits = bits.data();
-    if (!context.kernels->layer_norm(norm)) context.fail("refused values inside the range");
+    if (!context.kernels->layer_norm(norm)) context.fail("rejected values inside the range");
     expect_same(context, *to, wanted);
     expect_same(context, bits, wanted_bits);
   }
@@ -286,10 +286,10 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
     norm.output = output.data();
     norm.bits = wanted_bits.data();
     if (context.kernels->layer_norm(norm) || kReference.layer_norm(norm))
-      context.fail("accepted a value outside of the range");
+      context.fail("accepted a value outside the range");
     if (!output.intact() || !wanted_bits.intact()) context.fail("wrote outside of its output");
-    std::fill_n(spoilt.data(), spoilt.size(), bad);  // sums that wrap around
-    if (context.kernels->layer_norm(norm)) context.fail("accepted a row outside of the range");
+    std::fill_n(spoilt.data(), spoilt.size(), bad);  // overflows the sums
+    if (context.kernels->layer_norm(norm)) context.fail("accepted a row outside the range");
   }
 }
 

@@ -1,8 +1,8 @@
-// What happens when memory runs out: for every k, the k-th allocation of a call fails, and the call must say so with a
-// status, leave nothing behind (AddressSanitizer sees leaks) and harm no later call. Threads of the pool must not
-// allocate at all, because nobody there could report a failure. Data at odd addresses is here too.
+// Lack of memory: for every k, the k-th allocation of a call fails. The call must return a status, leak nothing
+// (AddressSanitizer checks) and leave later calls intact. Threads of the pool must not allocate, because they could not
+// report a failure. Also exceptions of unknown type, and data at odd addresses.
 //
-// Prints what is wrong, and ends with 1 then.
+// Prints each failure, and exits with 1 if there is one.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kNever = ~size_t{0};
 thread_local bool is_main = false;
-size_t fail_at = kNever;                     // which allocation of the main thread fails, counted from 0
+size_t fail_at = kNever;                     // the index of the failing allocation of the main thread
 size_t allocations = 0;                      // of the main thread
 bool throws_int = false;                     // a failing operator new throws 1 instead of std::bad_alloc
 std::atomic<size_t> foreign_allocations{0};  // of all others
@@ -39,7 +39,7 @@ class Failure {
 
 }  // namespace
 
-// GCC sees that free() gets what this operator new() gives, not that it comes from malloc().
+// GCC sees that free() gets memory of this operator new(), but not that it comes from malloc().
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 void* operator new(size_t size) {
@@ -66,7 +66,7 @@ constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 40, 2, 3, 0xFF, 1, BIBE
 
 harness::Checks checks;
 
-// Calls `call` again and again, each time with the next of its allocations failing, until none fails any more.
+// Repeats `call`, each time with the next of its allocations failing, until no allocation is left to fail.
 template <class Call>
 void for_every_failure(const std::string& name, const Call& call) {
   bool failed = true;
@@ -77,8 +77,9 @@ void for_every_failure(const std::string& name, const Call& call) {
       status = call();
       failed = failure.happened();
     }
-    checks.expect(failed || k > 0, name + ": does not allocate, so this test is without a point");
-    checks.expect(!failed || status != BIBERT_OK, name + ": is well without allocation " + std::to_string(k));
+    checks.expect(failed || k > 0, name + ": does not allocate, so this test is pointless");
+    checks.expect(!failed || status != BIBERT_OK,
+                  name + ": returns BIBERT_OK in spite of failing allocation " + std::to_string(k));
     checks.expect(!failed || std::strlen(bibert_last_error()) > 0, name + ": has no message");
   }
 }
@@ -107,8 +108,8 @@ void test_foreign_exceptions(const Bytes& data) {
   checks.expect(failures > 0, "operator new is called, so the exception is thrown");
 }
 
-void test_refusals(const bibert_model* model, const Bytes& data) {
-  for_every_failure("a refusal of a config", [&] {
+void test_errors(const bibert_model* model, const Bytes& data) {
+  for_every_failure("the error of a bad config", [&] {
     bibert_config config = kConfig;
     config.heads = 0;
     bibert_model* made = nullptr;
@@ -116,7 +117,7 @@ void test_refusals(const bibert_model* model, const Bytes& data) {
   });
   const uint32_t length = 1;
   const int32_t id = -1;
-  for_every_failure("a refusal of a batch", [&] {
+  for_every_failure("the error of a bad batch", [&] {
     const bibert_batch batch = {1, &length, &id, nullptr, nullptr};
     float logits[kConfig.labels];
     return bibert_logits(model, &batch, 1, logits);
@@ -129,17 +130,18 @@ void test_logits(const Bytes& data, uint32_t threads) {
   batch.ids.assign(100, 5);
   harness::Engine engine(kConfig, data, "");
   const Logits right = engine.run(batch, 1);
-  checks.expect(engine.status() == BIBERT_OK, "the model of this test gives an answer");
+  checks.expect(engine.status() == BIBERT_OK, "the model of this test has a result");
   engine.run(batch, threads);  // starts the threads
   foreign_allocations = 0;
   const bibert_batch view = batch.view();
   Logits found(right.size());
   for_every_failure("bibert_logits", [&] { return bibert_logits(engine.model(), &view, threads, found.data()); });
   checks.expect(foreign_allocations == 0, "a thread of the pool allocates");
-  checks.expect(std::memcmp(found.data(), right.data(), right.size() * sizeof(float)) == 0, "failures leave a trace");
+  checks.expect(std::memcmp(found.data(), right.data(), right.size() * sizeof(float)) == 0,
+                "failures change later results");
 }
 
-// A thread cannot be started for want of memory: fewer have to do, or the call says so.
+// If there is not enough memory to start threads, the call uses fewer or reports it.
 void test_first_threads(const Bytes& data) {
   const std::vector<uint32_t> lengths(20, 40);
   const std::vector<int32_t> ids(800, 1);
@@ -164,14 +166,14 @@ void test_addresses(const Bytes& data) {
   batch.ids.assign(40, 7);
   const Logits right = aligned.run(batch, 1);
   for (size_t skip = 1; skip < 16; ++skip) {
-    Bytes moved(skip + data.size());  // ends where the data ends, so that AddressSanitizer sees a byte too far
+    Bytes moved(skip + data.size());  // ends with the data, so that AddressSanitizer sees a read past its end
     std::memcpy(moved.data() + skip, data.data(), data.size());
     bibert_model* model = nullptr;
     Logits found(right.size());
     const bibert_batch view = batch.view();
     checks.expect(bibert_model_create(&kConfig, moved.data() + skip, data.size(), nullptr, &model) == BIBERT_OK,
-                  "data at an odd address is refused");
-    moved.assign(moved.size(), 0xFF);  // the model has a copy
+                  "data at an odd address is rejected");
+    moved.assign(moved.size(), 0xFF);  // the model has its own copy
     checks.expect(bibert_logits(model, &view, 1, found.data()) == BIBERT_OK &&
                       std::memcmp(found.data(), right.data(), right.size() * sizeof(float)) == 0,
                   "data at an odd address makes another model");
@@ -191,6 +193,6 @@ int main() {
   test_foreign_exceptions(data);
   for (const uint32_t threads : {1U, 3U}) test_logits(data, threads);
   test_first_threads(data);
-  test_refusals(engine.model(), data);
+  test_errors(engine.model(), data);
   return checks.finish("memory_test");
 }

@@ -1,10 +1,10 @@
-// Whole models on every instruction set that is available here: the logits must have the bits of the reference, for
+// Whole models on every available instruction set: the logits must be bit-identical to those of the reference, with
 // sequences together or alone, in any order, on any number of threads.
 //
-//   model_test [rounds]    random models behind the fixed ones, 12 unless given; round n is the same on all machines
+//   model_test [rounds]    random models after the fixed ones, 12 by default; round n is the same on all machines
 //
-// Prints a hash of all logits for each instruction set, by which two machines can be compared, and ends with 1 if
-// anything differs.
+// Prints a hash of all logits for each instruction set, to compare machines with the same math library, and exits with
+// 1 if anything differs.
 #include <cstring>
 #include <map>
 
@@ -66,7 +66,7 @@ Batch random_batch(Random& random, const bibert_config& config) {
   return batch;
 }
 
-// Sequence `index` of a batch, behind those that `to` has.
+// Appends sequence `index` of a batch to another batch.
 void append(const Batch& from, size_t index, Batch& to) {
   size_t first = 0;
   for (size_t i = 0; i < index; ++i) first += from.lengths[i];
@@ -80,7 +80,7 @@ void append(const Batch& from, size_t index, Batch& to) {
   append_list(from.positions, to.positions);
 }
 
-// FNV-1a, one byte after the other.
+// FNV-1a.
 class Hash {
  public:
   void add(const Logits& logits) {
@@ -107,7 +107,7 @@ class ModelTest {
   void expect_same(const Logits& found, const Logits& wanted, const char* how) {
     checks_.expect(
         found.size() == wanted.size() && std::memcmp(found.data(), wanted.data(), wanted.size() * sizeof(float)) == 0,
-        what_ + ", " + how + ": other bits than the reference");
+        what_ + ", " + how + ": not the bits of the reference");
   }
 
   harness::Checks checks_;
@@ -119,18 +119,18 @@ void ModelTest::test(uint64_t seed, const bibert_config& config, sample::Numbers
   Random random(seed);
   const Bytes data = harness::random_data(random, config, numbers);
   what_ = "seed " + std::to_string(seed);
-  checks_.expect(bibert_data_size(&config) == data.size(), what_ + ": another size than docs/packed-format.md says");
+  checks_.expect(bibert_data_size(&config) == data.size(), what_ + ": not the size of docs/packed-format.md");
   Engine reference(config, data, "reference");
   for (int i = 0; i < 2; ++i) {
     const Batch batch = random_batch(random, config);
     const Logits wanted = reference.run(batch, 1);
-    checks_.expect(numbers == sample::Numbers::kAnyFinite || reference.status() == BIBERT_OK, what_ + ": no answer");
+    checks_.expect(numbers == sample::Numbers::kAnyFinite || reference.status() == BIBERT_OK, what_ + ": no result");
     for (const std::string& isa : harness::available_isas()) {
       what_ = isa + ", seed " + std::to_string(seed);
       Engine engine(config, data, isa);
-      checks_.expect(bibert_model_isa(engine.model()) == isa, what_ + ": another instruction set");
+      checks_.expect(bibert_model_isa(engine.model()) == isa, what_ + ": not the chosen instruction set");
       const Logits found = engine.run(batch, 1);
-      checks_.expect(engine.status() == reference.status(), what_ + ": another status than the reference");
+      checks_.expect(engine.status() == reference.status(), what_ + ": not the status of the reference");
       expect_same(found, wanted, "one thread");
       hashes_[isa].add(found);
       test_batch(random, engine, batch, wanted);
@@ -138,13 +138,13 @@ void ModelTest::test(uint64_t seed, const bibert_config& config, sample::Numbers
   }
 }
 
-// A batch in all the ways that must not matter.
+// Runs a batch in all the ways that must not change the result.
 void ModelTest::test_batch(Random& random, Engine& engine, const Batch& batch, const Logits& wanted) {
-  const bool has_answer = engine.status() == BIBERT_OK;
+  const bool has_result = engine.status() == BIBERT_OK;
   expect_same(engine.run(batch, random.between(2, 16)), wanted, "several threads");
   expect_same(engine.run(batch, 0), wanted, "a thread for each CPU");
-  expect_same(engine.run(harness::spelled_out(batch), 1), wanted, "types and positions spelled out");
-  if (has_answer) test_parts(random, engine, batch, wanted);  // a batch has none if one of its sequences has none
+  expect_same(engine.run(harness::spelled_out(batch), 1), wanted, "with explicit types and positions");
+  if (has_result) test_parts(random, engine, batch, wanted);  // one faulty sequence fails the batch
 }
 
 void ModelTest::test_parts(Random& random, Engine& engine, const Batch& batch, const Logits& wanted) {
@@ -178,7 +178,7 @@ int main(int count, char** arguments) {
   for (const bibert_config& config : kFixed) test.test(++seed, config, sample::Numbers::kSmall);
   for (unsigned long round = 1; round <= rounds; ++round) {
     Random random(round);
-    // Numbers of any size mostly leave the range of LayerNorm: all instruction sets must notice.
+    // Numbers of any size usually leave the range of LayerNorm: every instruction set must detect it.
     const bool small = round % 4 != 0;
     test.test(++seed, random_config(random), small ? sample::Numbers::kSmall : sample::Numbers::kAnyFinite);
   }

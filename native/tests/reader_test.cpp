@@ -1,5 +1,5 @@
-// The bounds of Reader: reads past the end of a region, and data that is left at the end, are errors with both numbers.
-// The data is allocated with its exact size, so AddressSanitizer sees a read past its end. Ends with 1 after a failure.
+// The bounds of Reader: a read past the end of a region, and data left at the end, are errors with both numbers.
+// The data is allocated with its exact size, so AddressSanitizer sees a read past its end. Exits with 1 on failure.
 #include "reader.h"
 
 #include <functional>
@@ -43,7 +43,7 @@ void test_reads_end_with_their_region() {
       {4, [](Reader& reader, size_t count) { reader.integers("t", count, 1, true); }},
   };
   for (const auto& [entry, read] : reads) {
-    for (size_t present = 0; present < 6; ++present) {
+    for (size_t present = 1; present < 6; ++present) {
       const Sizes sizes = entry == 8 ? Sizes{present, 0} : Sizes{0, present};
       const harness::Bytes data(sizes.bytes());
       Reader whole(data.data(), data.size(), sizes);

@@ -1,6 +1,5 @@
-// Made-up models for tests and for fuzzing: which tensors a config has, in the order of docs/packed-format.md, and how
-// any bytes become data that a model accepts. Written from that page and not from reader.cpp, so that each checks the
-// other.
+// Random models for tests and fuzzing: the tensors of a config, in the order of docs/packed-format.md, and a function
+// that turns any bytes into valid data. Written from that page, not from reader.cpp, so that each checks the other.
 #ifndef BIBERT_TESTS_SAMPLE_H
 #define BIBERT_TESTS_SAMPLE_H
 
@@ -19,7 +18,7 @@ struct Tensor {
   Kind kind;
   size_t rows;
   size_t columns;
-  int32_t most = 0;  // of integers, up or down
+  int32_t most = 0;  // the largest magnitude of integers
 
   size_t bytes() const { return kind == Kind::kBits ? rows * ((columns + 63) / 64) * 8 : rows * columns * 4; }
 };
@@ -101,7 +100,7 @@ class Schema {
   std::vector<Tensor> tensors_;
 };
 
-// How numbers are made valid: any finite ones, or small ones, with which no activation leaves its range.
+// The numbers of valid data: any finite ones, or small ones that keep all activations in range.
 enum class Numbers { kAnyFinite, kSmall };
 
 inline uint32_t valid_number(uint32_t bits, const Tensor& tensor, Numbers numbers) {
@@ -120,7 +119,7 @@ inline uint32_t valid_number(uint32_t bits, const Tensor& tensor, Numbers number
   return tensor.kind == Kind::kScales ? bits & ~kSign : bits;
 }
 
-// Turns any bytes, schema.bytes() of them at any address, into data that bibert_model_create accepts.
+// Turns schema.bytes() arbitrary bytes at any address into data that bibert_model_create accepts.
 inline void make_valid(const Schema& schema, Numbers numbers, unsigned char* at) {
   for (const Tensor& tensor : schema.tensors()) {
     if (tensor.kind == Kind::kBits) {

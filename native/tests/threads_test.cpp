@@ -1,9 +1,9 @@
-// A model that many threads share, also across fork(), on one CPU only, and where the system gives no threads: the
-// answers are always the bits of one thread. Run it under ThreadSanitizer too (make test-sanitizers).
+// A model shared by many threads, also across fork(), on a single CPU, and if the system refuses to start threads. The
+// logits must always be those of one thread. Run it with ThreadSanitizer too (make test-sanitizers).
 //
-//   threads_test [predictions]    of all threads together, 10,000 unless given
+//   threads_test [predictions]    the total of all threads, 10,000 by default
 //
-// Prints what differs, and ends with 1 then.
+// Prints each failure, and exits with 1 if there is one.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,12 +21,12 @@
 
 namespace {
 
-std::atomic<int> threads_left{-1};  // how many may still be started; any number if negative
+std::atomic<int> threads_left{-1};  // how many more may be started; unlimited if negative
 std::atomic<int> threads_refused{0};
 
 }  // namespace
 
-// Stands in front of the system's function, so that it can fail as under a limit of processes.
+// Replaces the system's function, so that it can fail as it does at a process limit.
 extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
                                                                      const pthread_attr_t* attributes,
                                                                      void* (*start)(void*), void* argument) {
@@ -49,7 +49,7 @@ using harness::Random;
 constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 30, 40, 2, 3, 0, 0, BIBERT_FFN_SIGN, 1e-12};
 constexpr uint32_t kThreadCounts[] = {1, 2, 3, 5, 8, 300, 0};
 
-// ThreadSanitizer knows no threads behind a fork, and AddressSanitizer's malloc() may stay locked there for good.
+// ThreadSanitizer does not support threads after a fork, and AddressSanitizer's malloc() may stay locked there forever.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kCanFork = false, kCanForkWhileBusy = false;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -62,7 +62,7 @@ bool same(const Logits& a, const Logits& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Batches that threads share in every way, within a sequence and between them, with their answers on one thread.
+// Batches of all shapes, so that threads share sequences and split them, with the logits of one thread.
 struct Questions {
   explicit Questions(harness::Engine& engine) {
     Random random(2);
@@ -78,7 +78,7 @@ struct Questions {
     }
   }
 
-  // Whether a random question has its answer, on a random number of threads.
+  // Runs a random batch on a random number of threads; whether the logits are right.
   bool ask(const bibert_model* model, Random& random) const {
     const size_t i = random.between(0, static_cast<uint32_t>(batches.size()) - 1);
     const bibert_batch view = batches[i].view();
@@ -104,10 +104,10 @@ void test_many_callers(const bibert_model* model, const Questions& questions, si
     });
   }
   for (std::thread& caller : callers) caller.join();
-  checks.expect(wrong == 0, std::to_string(wrong) + " answers of threads that share a model are wrong");
+  checks.expect(wrong == 0, std::to_string(wrong) + " results of threads that share a model are wrong");
 }
 
-// What a child ends with; it is killed, and that is a failure, if it hangs.
+// The exit code of a child; a child that hangs is killed, which is a failure.
 int wait_for(pid_t child) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   int status = 0;
@@ -174,7 +174,7 @@ void test_no_threads(const harness::Bytes& data, const Questions& questions) {
     Random random(5);
     threads_left = left;
     for (size_t i = 0; i < 100; ++i) {
-      checks.expect(questions.ask(engine.model(), random), "where " + std::to_string(left) + " threads can be started");
+      checks.expect(questions.ask(engine.model(), random), "if " + std::to_string(left) + " threads can be started");
     }
     checks.expect(threads_refused.exchange(0) > 0, "a thread is refused");
     threads_left = -1;
@@ -194,7 +194,7 @@ int main(int count, char** arguments) {
   }
   harness::Engine engine(kConfig, data, "");
   const Questions questions(engine);
-  checks.expect(engine.status() == BIBERT_OK, "the model of this test gives answers");
+  checks.expect(engine.status() == BIBERT_OK, "the model of this test has results");
   if (kCanFork) test_fork(engine, questions, 50);
   test_one_cpu(data, questions);
   test_no_threads(data, questions);

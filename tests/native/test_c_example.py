@@ -1,4 +1,4 @@
-"""The C examples: they build without a warning, compute what the reference does, and refuse in one line."""
+"""The C examples build without warnings, print the logits of the reference, and report errors in one line."""
 
 import re
 import subprocess
@@ -34,26 +34,27 @@ def test_the_example_prints_the_logits_of_the_reference(changes, classify, new_m
     save(model, tmp_path / "model.bibert")
     done = call(classify, tmp_path / "model.bibert", *IDS)
     assert done.stderr == ""
-    found = np.array(done.stdout.split(), dtype=np.float32)  # nine digits tell every float32
+    found = np.array(done.stdout.split(), dtype=np.float32)  # nine digits identify every float32
     assert found.tobytes() == reference.logits(model, [IDS])[0].tobytes()
 
 
-def test_the_example_says_in_one_line_what_is_wrong(classify, model_file, tmp_path):
+def test_the_example_reports_errors_in_one_line(classify, model_file, tmp_path):
     whole = model_file.read_bytes()
     (tmp_path / "cut").write_bytes(whole[:5000])
     (tmp_path / "other").write_bytes(b"something else entirely")
     (tmp_path / "odd").write_bytes(whole.replace(rb"\"heads\":2", rb"\"heads\":0", 1))
-    for arguments, words in {
-        (model_file, 50): "sequence 0, token 0: the id is 50, must be from 0 to 49",
-        (model_file, *range(25)): "sequence 0: has 25 tokens, must have 1 to 24",
-        (tmp_path / "cut", 1): "the file is cut",
-        (tmp_path / "other", 1): "the file is not a packed model",
-        (tmp_path / "odd", 1): "config: heads is 0, must be from 1 to 256",
-        (tmp_path / "none", 1): "cannot open the file",
-        (model_file,): "usage: classify FILE ID...",
+    for arguments, facts in {
+        (model_file, 50): "sequence 0, token 0.* 50.* 49",
+        (model_file, *range(25)): "sequence 0.* 25 tokens.* 24",
+        (tmp_path / "cut", 1): "truncated",
+        (tmp_path / "other", 1): "not a packed model",
+        (tmp_path / "odd", 1): "heads is 0.* 1 to 256",
+        (tmp_path / "none", 1): "open",
+        (model_file,): "usage: classify FILE ID",
     }.items():
         done = call(classify, *arguments)
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"classify: {words}\n")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(f"classify: .*{facts}.*\n", done.stderr)
 
 
 def test_the_short_example_prints_the_logits_of_the_model_in_the_package(example):

@@ -1,4 +1,4 @@
-"""The library as a file: what it exports, what it needs, and that only the kernels use instructions of newer CPUs."""
+"""The library file: its exports, its dependencies, and that only kernels use instructions of newer CPUs."""
 
 import platform
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 HEADER = ROOT / "native" / "include" / "bibert.h"
 SYSTEM = re.compile(r"(libc|libm|libpthread|ld-linux-[\w-]+)\.so\.\d+")
 ISA_FILES = ("avx2.cpp.o", "avx512.cpp.o")
-# VEX and EVEX instructions begin with a v, and few others do; of the rest, what compilers like to choose by themselves.
+# VEX and EVEX instructions begin with a v, as few others do; then those that compilers choose on their own.
 NEWER = re.compile(
     r"\t(?:v(?!er[rw]\b)\w+|popcnt|lzcnt|andn|bextr|bls\w+|bzhi|mulx|pdep|pext|rorx|s[ahr]lx|shrx|sarx|movbe|crc32\w)\b"
     r"|%[yz]mm\d|%k[0-7]"
@@ -53,7 +53,7 @@ def test_the_library_needs_nothing_but_the_c_library(tool):
 @x86_only
 def test_only_the_files_of_an_instruction_set_use_its_instructions(objects, tool):
     used = {path.name: newer_instructions(tool("objdump"), path) for path in objects}
-    assert all(used[name] for name in ISA_FILES)  # so the pattern finds what it looks for
+    assert all(used[name] for name in ISA_FILES)  # so the pattern works
     assert {name: lines for name, lines in used.items() if lines and name not in ISA_FILES} == {}
 
 
