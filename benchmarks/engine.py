@@ -10,9 +10,10 @@ file of yours, and bibert.lab.rivals says how. Rivals come with `pip install 'bi
 import argparse
 import json
 import tempfile
-from math import floor
 from pathlib import Path
 from typing import Any
+
+import tables
 
 from bibert.cli.console import say, tracked
 from bibert.lab.architecture import ARCHITECTURES
@@ -20,13 +21,11 @@ from bibert.lab.packed_cost import config_of_shape
 from bibert.lab.rivals.benchmark import Plan, compare
 from bibert.lab.rivals.inputs import Shape
 from bibert.lab.rivals.models import random_packed
-from bibert.lab.rivals.table import OURS, RIVALS, get_rivals
+from bibert.lab.rivals.table import RIVALS, get_rivals
 from bibert.packed.file import save
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 SHAPES = (Shape(1, 128), Shape(1, 32), Shape(8, 128), Shape(32, 64))
-MB = 1e6
-
 
 MODELS = {"12 x 768 (BERT base)": "bert-base", "6 x 384 (MiniLM-L6)": "minilm-l6", "4 x 312 (TinyBERT-4L)": "4L"}
 
@@ -50,48 +49,6 @@ def measure(plan: Plan) -> dict[str, Any]:
     }
 
 
-def render(results: dict[str, Any]) -> str:
-    """The results as Markdown: a table for each architecture, then where they come from."""
-    tables = [_table(name, engines, results["shapes"]) for name, engines in results["architectures"].items()]
-    machine = results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if name != OURS)
-    origin = (
-        f"{results['command']}; commit {machine['commit']}, {machine['cpu']} ({machine['isa']}), "
-        f"threads: {machine['threads']}, never less than {floor(100 * results['least_cpu_share'])}% of a CPU, "
-        f"Python {machine['python']}, {versions}, {machine['date']}."
-    )
-    return "\n\n".join([*tables, origin])
-
-
-def _table(name: str, engines: list[dict[str, Any]], shapes: list[str]) -> str:
-    heads = [name, "file MB", "memory MB", *(f"{shape} ms" for shape in shapes)]
-    lines = [_row(heads), _row(["---"] * len(heads))]
-    for engine in engines:
-        times = [_time(engine, shape) for shape in shapes]
-        lines.append(_row([engine["name"], *_megabytes(engine), *times]))
-    return "\n".join(lines)
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _megabytes(engine: dict[str, Any]) -> list[str]:
-    if engine["note"]:
-        return [engine["note"], ""]
-    return [f"{engine[field] / MB:.1f}" for field in ("file_bytes", "peak_bytes")]
-
-
-def _time(engine: dict[str, Any], shape: str) -> str:
-    timing = engine["timings"].get(shape)
-    if timing is None:
-        return ""
-    median, ratio = f"{timing['median_ms']:.2f}", timing["ratio"]
-    if engine["name"] == OURS:
-        return median
-    return f"{median}, x{ratio['median']:.1f} ({ratio['low']:.1f}-{ratio['high']:.1f})"
-
-
 def main() -> None:
     """Run, write the results file, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,7 +61,7 @@ def main() -> None:
     command = f"python benchmarks/engine.py --rounds {options.rounds} --threads {options.threads}"
     results["command"] = " ".join([command, *(f"--rival {name}" for name in options.rival)])
     options.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(render(results))
+    print(tables.engine(results))
 
 
 if __name__ == "__main__":

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import machine
 import numpy as np
+import tables
 import torch
 from torch import Tensor
 
+from bibert import machine
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, encode
 from bibert.data.glue import load_glue
 from bibert.distill.objective import Objective, match_layers
@@ -188,21 +189,7 @@ def _peak_of(checkpoint: Path, glue: Path, variant: str, seed: int) -> float:
     step = VARIANTS[variant](bench)
     for number in range(5):
         step(number)
-    return machine.peak_memory_mb()
-
-
-def render(results: dict[str, Any]) -> str:
-    """The results as Markdown."""
-    lines = ["| ratio | median | quartiles | of the sums |", "|---|---|---|---|"]
-    for title, value in results["ratios"].items():
-        low, high = value["quartiles"]
-        lines.append(f"| {title} | {value['median']:.2f} | {low:.2f} to {high:.2f} | {value['of_totals']:.2f} |")
-    lines += ["", "| peak memory of | MB |", "|---|---|"]
-    lines += [f"| {name} | {value:.0f} |" for name, value in results["peak_memory_mb"].items()]
-    about = results["about"]
-    lines += ["", f"{about['command']}; commit {about['commit']}, {about['cpu']}, {about['threads']} thread, seed"]
-    lines[-1] += f" {about['seed']}, torch {about['torch']}, {about['date']}."
-    return "\n".join(lines)
+    return machine.peak_memory_bytes() / 1e6
 
 
 def main() -> None:
@@ -221,9 +208,11 @@ def main() -> None:
         name: peak_memory_alone(options.checkpoint, options.glue, name, options.seed) for name in memory
     }
     command = f"python benchmarks/training_step.py --checkpoint <MiniLM-L6> --glue <GLUE> --rounds {options.rounds}"
-    results["about"] = machine.about(command, threads=1, seed=options.seed)
+    about = machine.about(["torch"])
+    torch_version = about.pop("versions")["torch"]
+    results["about"] = {"command": command, "threads": 1, "seed": options.seed, **about, "torch": torch_version}
     RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(render(results))
+    print(tables.training_step(results))
 
 
 if __name__ == "__main__":

@@ -39,12 +39,10 @@ def load(name):
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("results/*.json")), ids=lambda path: path.stem)
 def test_a_table_is_made_from_its_results_file(path):
-    results = json.loads(path.read_text(encoding="utf-8"))
     readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     shown = re.search(TABLE.format(name=path.stem), readme, flags=re.DOTALL)
     assert shown is not None
-    script = path.stem.partition("-")[0]  # engine-avx512 is of engine
-    assert shown[1].strip() == load(script).render(results)
+    assert shown[1].strip() == load("tables").render(path)
 
 
 @pytest.mark.parametrize(("name", "cpu"), [("engine-avx512", "AVX-512 and VNNI"), ("engine", "one with AVX2")])
@@ -88,7 +86,7 @@ def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
     run = {"name": "onnx-int8", "note": "", "file_bytes": 23_200_000, "peak_bytes": 147_800_000, "timings": timings}
     results = {"machine": MACHINE, "least_cpu_share": 1.0, "command": "run"}
     results |= {"shapes": ["1x128"], "architectures": {"A": [missing, run]}}
-    assert load("engine").render(results).splitlines()[:4] == [
+    assert load("tables").engine(results).splitlines()[:4] == [
         "| A | file MB | memory MB | 1x128 ms |",
         "| --- | --- | --- | --- |",
         "| openvino-int8 | not installed: pip install openvino nncf |  |  |",
@@ -114,7 +112,7 @@ def a_point(name, correct, ratio):
 
 
 def test_the_front_shows_accuracy_size_and_ratios_to_ours():
-    shown = load("front").render(a_front(a_point("bibert", 662, 1.0), a_point("onnx-int8", 785, 7.25))).splitlines()
+    shown = load("tables").front(a_front(a_point("bibert", 662, 1.0), a_point("onnx-int8", 785, 7.25))).splitlines()
     assert shown[2] == "| bibert | 75.9 | 4.41 | 0.5 | 0.5 |"
     assert shown[3] == "| onnx-int8 | 90.0 | 4.41 | 3.62, x7.2 (7.2-14) | 3.62, x7.2 (7.2-14) |"
     assert "never less than 90% of a CPU" in shown[-1]
@@ -123,7 +121,7 @@ def test_the_front_shows_accuracy_size_and_ratios_to_ours():
 
 def test_times_of_a_busy_machine_are_called_provisional():
     busy = a_front(a_point("bibert", 662, 1.0)) | {"cpu_share": {"one": 1.0, "batch": 0.89}}
-    assert "these times are provisional" in load("front").render(busy)
+    assert "these times are provisional" in load("tables").front(busy)
 
 
 def test_the_front_times_whole_batches_of_dev_texts_that_differ_from_round_to_round():
@@ -142,5 +140,5 @@ def test_the_front_refuses_a_model_with_other_labels_and_names_missing_packages(
     data = TextData("SST-2", None, {}, ("negative", "positive"), ("accuracy",), "here")
     with pytest.raises(BibertError, match=r"m\.bibert: has the labels a, b, SST-2 has negative, positive"):
         script.check_labels(Path("m.bibert"), ("a", "b"), data)
-    with pytest.raises(BibertError, match=r"not installed here: pip install no_such_engine$"):
+    with pytest.raises(BibertError, match=r"not installed: pip install no_such_engine$"):
         script.require_packages(["numpy", "no_such_engine"])

@@ -22,8 +22,8 @@ def words_alone(data: TextData) -> dict[str, float]:
     Raises:
         DataError: there is nothing to count, or too much.
     """
-    classify = bag_of_words(data.train, 1).classify
-    return _metrics(data, {name: classify(split.joined_texts) for name, split in data.dev.items()})
+    model = bag_of_words(data.train)
+    return _metrics(data, {name: model.predict(split.joined_texts).tolist() for name, split in data.dev.items()})
 
 
 def _metrics(data: TextData, answers: dict[str, list[float]] | dict[str, list[int]]) -> dict[str, float]:

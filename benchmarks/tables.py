@@ -1,0 +1,101 @@
+"""The tables of README.md, one function per benchmark, rendered from the results files; `make docs` inserts them.
+
+Rendering needs neither torch nor a rival engine.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+from pathlib import Path
+from typing import Any
+
+from bibert.lab.rivals.table import OURS
+from bibert.lab.rivals.timing import QUIET
+
+MB = 1e6
+Results = Mapping[str, Any]
+
+
+def engine(results: Results) -> str:
+    """One table for each architecture: an engine per row, a shape per column."""
+    shapes, tables = results["shapes"], []
+    for name, engines in results["architectures"].items():
+        rows = [[each["name"], *_megabytes(each), *(_engine_time(each, shape) for shape in shapes)] for each in engines]
+        tables.append(_table([name, "file MB", "memory MB", *(f"{shape} ms" for shape in shapes)], rows))
+    return "\n\n".join([*tables, _origin(results, results["least_cpu_share"])])
+
+
+def front(results: Results) -> str:
+    """Accuracy, size and time of every contender."""
+    dev_rows, share = results["dev_rows"], min(results["cpu_share"].values())
+    rows = [
+        [
+            point["name"],
+            f"{100 * point['correct'] / dev_rows:.1f}",
+            f"{point['shipped_bytes'] / MB:.2f}",
+            *(_time(point["name"], point[key], "{:.3g}", "{:.2g}") for key in ("one", "batch")),
+        ]
+        for point in results["points"]
+    ]
+    heads = ["engine", "dev accuracy %", "size MB", "one text, ms", f"{results['batch']} texts, ms for each"]
+    busy = ["Other programs kept the machine busy: these times are provisional."] if share < QUIET else []
+    inputs = f"seed {results['seed']}, {dev_rows} rows, at most {results['max_length']} tokens, "
+    return "\n\n".join([_table(heads, rows), *busy, _origin(results, share, inputs)])
+
+
+def training_step(results: Results) -> str:
+    """Ratios of training steps, and the peak memory of some."""
+    ratios = []
+    for title, value in results["ratios"].items():
+        low, high = value["quartiles"]
+        ratios.append([title, f"{value['median']:.2f}", f"{low:.2f} to {high:.2f}", f"{value['of_totals']:.2f}"])
+    memory = [[name, f"{value:.0f}"] for name, value in results["peak_memory_mb"].items()]
+    about = results["about"]
+    origin = (
+        f"{about['command']}; commit {about['commit']}, {about['cpu']}, {about['threads']} thread, "
+        f"seed {about['seed']}, torch {about['torch']}, {about['date']}."
+    )
+    heads = ["ratio", "median", "quartiles", "of the sums"]
+    return "\n\n".join([_table(heads, ratios), _table(["peak memory of", "MB"], memory), origin])
+
+
+RENDERERS: Mapping[str, Callable[[Results], str]] = {"engine": engine, "front": front, "training_step": training_step}
+
+
+def render(path: Path) -> str:
+    """The table of a results file as Markdown; the part of its name before a hyphen is the benchmark."""
+    return RENDERERS[path.stem.partition("-")[0]](json.loads(path.read_text(encoding="utf-8")))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [heads, ["---"] * len(heads), *rows])
+
+
+def _origin(results: Results, cpu_share: float, inputs: str = "") -> str:
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if name != OURS)
+    return (
+        f"{results['command']}; commit {machine['commit']}, {machine['cpu']} ({machine['isa']}), "
+        f"threads: {machine['threads']}, never less than {floor(100 * cpu_share)}% of a CPU, {inputs}"
+        f"Python {machine['python']}, {versions}, {machine['date']}."
+    )
+
+
+def _megabytes(engine: Results) -> list[str]:
+    if engine["note"]:  # why it was not run
+        return [engine["note"], ""]
+    return [f"{engine[field] / MB:.1f}" for field in ("file_bytes", "peak_bytes")]
+
+
+def _engine_time(engine: Results, shape: str) -> str:
+    timing = engine["timings"].get(shape)
+    return "" if timing is None else _time(engine["name"], timing, "{:.2f}", "{:.1f}")
+
+
+def _time(name: str, timing: Results, milliseconds: str, times: str) -> str:
+    """The median, then its ratio to ours with the quartiles; the last two arguments are number formats."""
+    median, ratio = milliseconds.format(timing["median_ms"]), timing["ratio"]
+    if name == OURS:
+        return median
+    middle, low, high = (times.format(ratio[key]) for key in ("median", "low", "high"))
+    return f"{median}, x{middle} ({low}-{high})"
