@@ -36,10 +36,10 @@ from bibert.lab.probe import Probe, probe_batch
 from bibert.nn.binarization import binarize
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import get_scheme
-from bibert.training.distiller import FrozenTeacher
+from bibert.training.loop import dropout_overrides, products_in
 from bibert.training.optimizer import make_optimizer
 from bibert.training.recipe import Precision, Recipe
-from bibert.training.trainer import dropout_overrides, products_in
+from bibert.training.student import FrozenTeacher
 
 RESULTS = Path(__file__).parent / "results" / "training_step.json"
 FIXED_LENGTH = 64

@@ -11,10 +11,10 @@ from bibert.data.examples import TextData
 from bibert.errors import BibertError
 from bibert.files import read_json_lines
 from bibert.lab.probe import probe_batch, probe_every
-from bibert.training import distiller
-from bibert.training.distiller import distill
-from bibert.training.log import JsonLog
+from bibert.training import student
+from bibert.training.callbacks import JsonLog
 from bibert.training.recipe import Recipe
+from bibert.training.student import distill
 
 RECIPE = Recipe(learning_rate=5e-3, epochs=1, batch_size=8, max_length=16, eval_every=4, log_every=2, max_steps=8)
 
@@ -86,7 +86,7 @@ def test_a_run_killed_at_its_end_gets_no_look_at_another_model(tmp_path, teacher
         raise BibertError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(distiller, "finish", fail)
+        patch.setattr(student, "finish", fail)
         with pytest.raises(BibertError, match="stopped"):
             distill(teacher, "bibert", data, tmp_path, RECIPE, probe=probe_every(5))
     before = (tmp_path / "probe.jsonl").read_text()

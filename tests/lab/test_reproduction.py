@@ -13,8 +13,8 @@ from bibert.lab.paper import TABLE_1, TABLE_2
 from bibert.lab.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
 from bibert.lab.reproduction import Plan, collect, reproduce, write_results
 from bibert.nn.loading import load_classifier
-from bibert.training.distiller import distill
 from bibert.training.recipe import load_recipe
+from bibert.training.student import distill
 
 RECIPE = "learning_rate = 1e-3\nepochs = 1\nbatch_size = 16\nmax_length = 16\neval_every = 2\n"
 

@@ -13,9 +13,9 @@ from bibert.data.examples import TextData
 from bibert.errors import NumericError
 from bibert.files import read_json_lines
 from bibert.nn.loading import load_classifier
-from bibert.training.distiller import distill
 from bibert.training.evaluate import evaluate, predict_logits
 from bibert.training.recipe import Recipe
+from bibert.training.student import distill
 
 RECIPE = Recipe(learning_rate=1e-3, batch_size=16, max_length=16, max_steps=6, eval_every=2, average=0.5)
 Tensors = dict[str, torch.Tensor]

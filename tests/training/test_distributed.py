@@ -17,9 +17,9 @@ from safetensors.numpy import load_file
 
 from bibert.data.examples import TextData
 from bibert.errors import RecipeError
-from bibert.training.distiller import distill
+from bibert.training.loop import TrainingData, training_arguments
 from bibert.training.recipe import Recipe
-from bibert.training.trainer import TrainingData, training_arguments
+from bibert.training.student import distill
 
 SCRIPT = Path(__file__).with_name("torchrun_distill.py")
 SCHEMES = ("bibert", "baseline")

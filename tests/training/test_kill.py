@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from bibert.data.examples import TextData
-from bibert.training.checkpoints import MANIFEST, checkpoints_of, is_whole
-from bibert.training.distiller import distill
 from bibert.training.recipe import Recipe
+from bibert.training.resume import MANIFEST, checkpoints_of, is_whole
+from bibert.training.student import distill
 
 RECIPE = Recipe(
     learning_rate=1e-3, epochs=14, batch_size=16, max_length=16, eval_every=3, log_every=1, dropout=0.1, patience=1000
@@ -32,7 +32,7 @@ Moment = Callable[[Path], Callable[[], bool]]
 def start_run(teacher: Path, data: TextData) -> Start:
     """A function that starts a distillation in a process of its own."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bibert.training.distiller"])
+    context.set_forkserver_preload(["bibert.training.student"])
 
     def start(scheme: str, run: Path, recipe: Recipe = RECIPE) -> BaseProcess:
         process = context.Process(target=distill, args=(teacher, scheme, data, run, recipe), daemon=True)

@@ -10,9 +10,9 @@ from transformers import TrainerCallback
 from bibert.data.examples import TextData
 from bibert.nn.loading import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
-from bibert.training.distiller import distill
 from bibert.training.evaluate import evaluate
 from bibert.training.recipe import Recipe
+from bibert.training.student import distill
 from bibert.training.teacher import finetune
 
 RECIPE = Recipe(

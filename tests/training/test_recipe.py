@@ -7,8 +7,8 @@ import pytest
 
 from bibert.errors import RecipeError
 from bibert.nn.schemes import SCHEMES
-from bibert.training.distiller import stage_objectives
 from bibert.training.recipe import Recipe, load_recipe, presets
+from bibert.training.student import stage_objectives
 
 # Learning rate, epochs, tokens, steps between evaluations, seed: the released scripts, one per task.
 PAPER = {

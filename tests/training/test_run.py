@@ -11,19 +11,10 @@ from bibert.data.examples import Split, TextData
 from bibert.errors import CheckpointError
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import get_scheme
-from bibert.training.log import JsonLog
+from bibert.training.callbacks import JsonLog
+from bibert.training.provenance import _commits, fingerprint, weights_digest
 from bibert.training.recipe import Recipe
-from bibert.training.run import (
-    RunFolder,
-    _commits,
-    fingerprint,
-    finish,
-    finished_metrics,
-    opened,
-    save_classifier,
-    save_stage,
-    weights_digest,
-)
+from bibert.training.run import RunFolder, finish, finished_metrics, opened, save_classifier, save_stage
 
 REQUEST = {"command": "distill", "recipe": {"seed": 42, "weights": {}}}
 
@@ -70,7 +61,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, place: str):
     ("changed", "message"),
     [
         ({"recipe": {"seed": 7, "weights": {}}}, "recipe.seed was 42, now 7"),
-        ({"recipe": {"seed": 42, "weights": {"gold": 0.5}}}, r"recipe.weights.gold was None, now 0.5"),
+        ({"recipe": {"seed": 42, "weights": {"gold": 0.5}}}, "recipe.weights was {}, now {'gold': 0.5}"),
         ({"command": "finetune"}, "command was 'distill', now 'finetune'"),
         ({"scheme": get_scheme("baseline").to_dict()}, "scheme.name was None, now 'baseline'"),
     ],
@@ -104,7 +95,7 @@ def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, name: str):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("{}")
-    with pytest.raises(CheckpointError, match="is not of a run, and a run would replace it"), opened(tmp_path, REQUEST):
+    with pytest.raises(CheckpointError, match="was not written by a run"), opened(tmp_path, REQUEST):
         pytest.fail("this is not ours")
     assert path.read_text() == "{}"
 
@@ -160,7 +151,7 @@ def test_what_has_no_digest_is_known_by_its_name(tmp_path: Path):
 def test_notes_of_somebody_else_are_refused(tmp_path: Path, content: str):
     hold_something(tmp_path)
     (tmp_path / "run.json").write_text(content)
-    refusal = r"run\.json: does not say what was asked for"
+    refusal = r"run\.json: has no request"
     with pytest.raises(CheckpointError, match=refusal), opened(tmp_path, REQUEST):
         pytest.fail("this is not our run")
 

@@ -14,10 +14,10 @@ from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import SCHEMES
-from bibert.training.checkpoints import checkpoints_of, is_whole
-from bibert.training.distiller import distill
 from bibert.training.evaluate import evaluate
 from bibert.training.recipe import Recipe
+from bibert.training.resume import checkpoints_of, is_whole
+from bibert.training.student import distill
 from bibert.training.teacher import finetune
 
 STUDENT = Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)

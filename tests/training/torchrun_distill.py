@@ -9,8 +9,8 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
-from bibert.training.distiller import distill
-from bibert.training.interruption import Interrupted
+from bibert.training.callbacks import Interrupted
+from bibert.training.student import distill
 
 
 class SignalsTheLastProcess(TrainerCallback):

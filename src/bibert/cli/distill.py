@@ -46,7 +46,7 @@ def distill(
     require_extra("train", "bibert distill")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
-    from bibert.training.distiller import distill as run
+    from bibert.training.student import distill as run
 
     quiet_libraries()
     row = get_scheme(scheme)

@@ -114,7 +114,7 @@ def _of_folder(folder: Path, max_length: int | None) -> Judged:
     from bibert.cli.progress import quiet_libraries
     from bibert.nn.loading import load_classifier
     from bibert.training.evaluate import evaluate as score
-    from bibert.training.run import provenance
+    from bibert.training.provenance import provenance
 
     quiet_libraries()
     classifier = load_classifier(folder)

@@ -68,7 +68,7 @@ def pack(
     from bibert.export import pack as packed_and_checked
     from bibert.nn.loading import load_classifier
     from bibert.packed.file import save
-    from bibert.training.run import provenance
+    from bibert.training.provenance import provenance
 
     quiet_libraries()
     classifier = load_classifier(folder)

@@ -56,9 +56,9 @@ def train(
     require_extra("train", "bibert train")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.cli.results import show_metrics
-    from bibert.training.distiller import distill, stage_objectives
     from bibert.training.recipe import load_recipe
     from bibert.training.run import is_main_process
+    from bibert.training.student import distill, stage_objectives
     from bibert.training.teacher import finetune
 
     quiet_libraries()

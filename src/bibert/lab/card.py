@@ -18,7 +18,7 @@ from bibert.lab.record import Record, load_record
 from bibert.models import DEFAULT, find_file
 from bibert.nn.loading import model_folder
 from bibert.runtime.classifier import TextClassifier, load
-from bibert.training.run import provenance, weights_digest
+from bibert.training.provenance import provenance, weights_digest
 
 BLANK = "–"
 LENGTHS = (0, 10, 20, 30)  # words from which a text is counted among longer ones

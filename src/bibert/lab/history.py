@@ -17,7 +17,8 @@ from bibert.errors import DataError
 from bibert.files import read_json_lines
 from bibert.lab.movement import distilled_by
 from bibert.nn.schemes import Scheme
-from bibert.training.run import NOTES, PROBE
+from bibert.training.provenance import NOTES
+from bibert.training.run import PROBE
 
 Floats = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from bibert.lab.entropy import entropies
 from bibert.lab.network import inside_of_trace, trace_of
 from bibert.nn.loading import Classifier
 from bibert.nn.model import BiBertForSequenceClassification
-from bibert.training.distiller import ProbeMaker
-from bibert.training.log import JsonLines
+from bibert.training.callbacks import JsonLines
+from bibert.training.student import ProbeMaker
 
 TEXTS = 32  # of the probe batch
 # Tokens of a text in it. Something is kept for all pairs of them: 0.3 GB of BERT-base, three times during a look.

@@ -18,9 +18,9 @@ from bibert.nn.config import BiBertConfig
 from bibert.nn.loading import Classifier, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.packed.file import save
-from bibert.training.distiller import distill
 from bibert.training.recipe import Recipe
 from bibert.training.run import RunFolder, save_classifier
+from bibert.training.student import distill
 from bibert.training.teacher import finetune
 
 TRAIN_ROWS, DEV_ROWS = 8000, 1000

@@ -19,7 +19,8 @@ from bibert.nn.folders import CONFIG_NAME, RUN_MODEL
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
-from bibert.training.run import LOG, NOTES, PROBE
+from bibert.training.provenance import NOTES
+from bibert.training.run import LOG, PROBE
 
 FACTS = ("commit", "date", "cpu", "python", "versions")
 

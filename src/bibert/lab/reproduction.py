@@ -28,10 +28,11 @@ from bibert.lab.probe import probe_every
 from bibert.lab.reproduced import TEACHER, Cell, get_table, markdown, save_cells
 from bibert.nn.config import BiBertConfig, as_scheme
 from bibert.nn.schemes import get_scheme
-from bibert.training.checkpoints import read_json
-from bibert.training.distiller import distill, stage_objectives
+from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe, load_recipe
-from bibert.training.run import RunFolder, finished_metrics, provenance
+from bibert.training.resume import read_json
+from bibert.training.run import RunFolder, finished_metrics
+from bibert.training.student import distill, stage_objectives
 from bibert.training.teacher import finetune
 
 Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run

@@ -10,10 +10,11 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.loading import Classifier, load_classifier, model_folder
-from bibert.training.log import JsonLog
+from bibert.training.callbacks import JsonLog
+from bibert.training.loop import BertTrainer, dropout_overrides, encode_data, training_arguments
+from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
-from bibert.training.run import finish, finished_metrics, opened, request_of
-from bibert.training.trainer import BertTrainer, dropout_overrides, encode_data, training_arguments
+from bibert.training.run import finish, finished_metrics, opened
 
 STAGE = "finetune"
 

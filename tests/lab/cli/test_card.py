@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bibert.nn.schemes import get_scheme
-from bibert.training.run import weights_digest
+from bibert.training.provenance import weights_digest
 
 NOTES = {
     "request": {

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bibert.errors import CheckpointError
-from bibert.training import checkpoints
-from bibert.training.checkpoints import (
+from bibert.training import resume
+from bibert.training.resume import (
     MANIFEST,
     checkpoints_of,
     disk_space,
@@ -165,7 +165,7 @@ def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_pa
 
 def test_torch_and_safetensors_do_not_say_that_the_disk_is_full_so_we_look(tmp_path: Path, monkeypatch):
     free = iter((10**9, 0))
-    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: type("Usage", (), {"free": next(free)}))
+    monkeypatch.setattr(resume.shutil, "disk_usage", lambda _: type("Usage", (), {"free": next(free)}))
     message = "about 1,000 bytes are needed and 0 are free"
     with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", 1000):
         raise RuntimeError("PytorchStreamWriter failed writing file")
@@ -177,7 +177,7 @@ def test_other_errors_stay_what_they_are(tmp_path: Path):
 
 
 def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path: Path):
-    code = "import sys; from pathlib import Path; from bibert.training.checkpoints import locked\n"
+    code = "import sys; from pathlib import Path; from bibert.training.resume import locked\n"
     code += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:

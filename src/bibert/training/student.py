@@ -22,11 +22,12 @@ from bibert.nn.config import as_scheme
 from bibert.nn.loading import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import Scheme, Stage
-from bibert.training.checkpoints import is_whole
-from bibert.training.log import JsonLog
+from bibert.training.callbacks import JsonLog
+from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
+from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
-from bibert.training.run import RunFolder, finish, finished_metrics, opened, request_of, save_stage
-from bibert.training.trainer import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
+from bibert.training.resume import is_whole
+from bibert.training.run import RunFolder, finish, finished_metrics, opened, save_stage
 
 
 class FrozenTeacher:

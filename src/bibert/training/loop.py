@@ -1,8 +1,11 @@
-"""What fine-tuning and distillation share: a `transformers.Trainer` with a few small overrides.
+"""What fine-tuning and distillation share: `transformers.Trainer`, driven by a recipe.
 
-They bring length-grouped batches that do not depend on the number of processes, the recipe's optimizer and
-clipping, checkpoints that count only once their manifest is written, and every loss term in the log. What the
-loss is, is decided in `teacher` and `distiller`; the run folder is in `run`, signals are in `interruption`.
+It adds length-grouped batches that do not depend on the number of processes, the recipe's optimizer and clipping,
+checkpoints that count only once their manifest is written, and every loss term in the log. The losses are defined in
+`teacher` and `student`; the run folder is in `run`.
+
+Three private methods of the Trainer are overridden, because it has no public hook there: `_get_train_sampler`,
+`_get_grad_norm` and `_save_checkpoint`.
 """
 
 import math
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
@@ -24,21 +28,33 @@ from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.loading import Classifier
-from bibert.training.averaging import RunningMean
-from bibert.training.checkpoints import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
-from bibert.training.interruption import Interruption
+from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Precision, Recipe
+from bibert.training.resume import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
 from bibert.training.run import size_in_bytes
 
-KEPT_CHECKPOINTS = 2  # the newest and the one before; the best one is kept besides
+KEPT_CHECKPOINTS = 2  # the newest two; the best one is kept besides
 CHECKPOINT_PER_MODEL = 3  # the weights and Adam's two moments
 CLIP = {"tensor": clip_each, "global": clip_all}
 REMEDY = "lower the learning rate; the last checkpoint is kept"
 
 
+@dataclass(frozen=True)
+class TrainingData:
+    """Encoded texts, and the metrics; the first metric on the first dev split selects the best model."""
+
+    train: EncodedSplit
+    dev: Mapping[str, EncodedSplit]
+    metrics: tuple[str, ...]
+
+    def reported_metrics(self) -> list[str]:
+        """The names under which the Trainer reports the metrics; the first one selects."""
+        return [f"eval_{split}_{metric}" for split in self.dev for metric in self.metrics]
+
+
 class BertTrainer(Trainer):  # type: ignore[misc]
-    """Trains a classifier by a recipe; subclasses say what the loss is."""
+    """Trains a classifier by a recipe; subclasses define the loss."""
 
     optimizer: torch.optim.Optimizer | None  # made by create_optimizer
 
@@ -47,7 +63,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         classifier: Classifier,
         recipe: Recipe,
         arguments: TrainingArguments,
-        data: "TrainingData",
+        data: TrainingData,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         self.recipe = recipe
@@ -56,15 +72,16 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         self.interruption = Interruption()
         self.term_sums: dict[str, Tensor] = {}
         self.term_steps = 0
+        patience = [EarlyStoppingCallback(early_stopping_patience=recipe.patience)] if recipe.patience else []
         super().__init__(
             model=classifier.model,
             args=arguments,
             data_collator=Collator(classifier.tokenizer.pad_token_id),
             train_dataset=data.train,
-            eval_dataset=dict(data.dev),
+            eval_dataset={name: _by_length(split) for name, split in data.dev.items()},
             processing_class=classifier.tokenizer,
             compute_metrics=lambda prediction: _metrics(prediction, data.metrics),
-            callbacks=[_EpochOrder(self.sampler), *_early_stopping(recipe), *callbacks, self.interruption],
+            callbacks=[EpochOrder(self.sampler), *patience, *callbacks, self.interruption],
         )
         for shown in (ProgressCallback, PrinterCallback):  # the caller's callbacks show progress
             self.remove_callback(shown)
@@ -72,13 +89,49 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         if self.running_mean is not None:
             self.add_callback(self.running_mean)
 
+    def train_from_last_checkpoint(self) -> None:
+        """Train to the end, from the newest whole checkpoint if there is one, and load the best model.
+
+        Raises:
+            Interrupted: on SIGTERM or Ctrl-C, after a checkpoint was written.
+            NumericError: the loss or a gradient is not finite.
+            CheckpointError: the disk is full.
+        """
+        with self.accelerator.main_process_first():
+            checkpoint = last_checkpoint(Path(self.args.output_dir))
+        try:
+            with self.interruption.installed():
+                if checkpoint is None:
+                    self.train()
+                elif not self._load_best_if_trained(checkpoint):
+                    self.train(resume_from_checkpoint=str(checkpoint))
+        except BaseException:
+            self.callback_handler.on_train_end(self.args, self.state, self.control)  # progress bars close
+            raise
+        self.running_mean = None  # the best model was loaded, and that is a mean already
+        self.interruption.raise_if_noted(self.args, self.state)
+
+    def _load_best_if_trained(self, checkpoint: Path) -> bool:
+        """Whether training had ended at `checkpoint`; if so load the best model, as resuming would add a step."""
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+            return False
+        state.init_training_references(self, state.max_steps, state.num_train_epochs, None)
+        best = state.best_global_step or state.global_step
+        state.best_model_checkpoint = str(checkpoint.with_name(f"checkpoint-{best}"))
+        self.state = state
+        self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        self._load_best_model()
+        self.callback_handler.on_train_end(self.args, self.state, self.control)
+        return True
+
+    def dev_metrics(self) -> dict[str, float]:
+        """The metrics of the model on every dev split, as `{"dev_accuracy": 0.9, …}`."""
+        results = self.evaluate()
+        return {name.removeprefix("eval_"): results[name] for name in self.data.reported_metrics()}
+
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ARG002
         return self.sampler
-
-    def _get_eval_sampler(self, eval_dataset: EncodedSplit) -> list[int]:
-        """Rows by their length, which halves the padding of an evaluation; metrics do not depend on the order."""
-        order: list[int] = np.argsort(eval_dataset.lengths, kind="stable").tolist()
-        return order
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """The recipe's optimizer."""
@@ -86,13 +139,18 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             self.optimizer = make_optimizer(self.model if model is None else model, self.recipe)
         return self.optimizer
 
-    def _clip_grad_norm(self, model: Any) -> Tensor:
-        self.accelerator.unscale_gradients()  # of 16-bit training; does nothing otherwise
-        return CLIP[self.recipe.clip](model.parameters(), self.recipe.clip_norm)
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """One forward and backward pass; raises on a loss that is not finite, before it reaches a weight."""
+        loss: Tensor = super().training_step(*args, **kwargs)
+        if not torch.isfinite(loss):
+            raise NumericError(f"the loss is {loss.item()} at step {self.state.global_step + 1}; {REMEDY}")
+        return loss
 
-    def _get_grad_norm(self, model: Any, grad_norm: Tensor | None = None) -> Tensor:
-        norm = clip_all(model.parameters(), math.inf) if grad_norm is None else grad_norm
-        scaled = self.accelerator.scaler is not None  # then the step is left out and the scale lowered
+    def _get_grad_norm(self, model: Any, grad_norm: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Clip the gradient as the recipe says and return its norm; `max_grad_norm` is 0, so nothing else clips."""
+        self.accelerator.unscale_gradients()  # of 16-bit training; does nothing otherwise
+        norm = CLIP[self.recipe.clip](model.parameters(), self.recipe.clip_norm or math.inf)
+        scaled = self.accelerator.scaler is not None  # which skips the step and lowers the scale
         if not torch.isfinite(norm) and not scaled:
             raise NumericError(
                 f"the gradient of {not_finite(self.model)} is not finite at step {self.state.global_step + 1}; {REMEDY}"
@@ -100,7 +158,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         return norm
 
     def precision(self, model: Any) -> AbstractContextManager[None]:
-        """In which the products of the networks are computed: as the recipe says in training, exactly otherwise."""
+        """Inside, products are computed in the recipe's precision in training, and in float32 otherwise."""
         return products_in(self.recipe.precision if model.training else "float32", self.args.device.type)
 
     def note_terms(self, terms: Mapping[str, Tensor]) -> None:
@@ -118,12 +176,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             self.term_sums, self.term_steps = {}, 0
         super().log(logs, start_time)
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One forward and backward pass; a loss that is not finite ends the run before it reaches a weight."""
-        loss: Tensor = super().training_step(*args, **kwargs)
-        if not torch.isfinite(loss):
-            raise NumericError(f"the loss is {loss.item()} at step {self.state.global_step + 1}; {REMEDY}")
-        return loss
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate one dev split, with the mean of the weights if there is one."""
+        with self._mean_in_place():
+            return super().evaluation_loop(*args, **kwargs)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir)
@@ -141,77 +197,22 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             drop_old_checkpoints(folder, KEPT_CHECKPOINTS, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """One dev split, by the mean of the weights where there is one; `evaluate` calls itself for each split."""
-        with self._mean_in_place():
-            return super().evaluation_loop(*args, **kwargs)
-
     def _mean_in_place(self) -> AbstractContextManager[None]:
         return nullcontext() if self.running_mean is None else self.running_mean.in_place()
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self.running_mean is not None:
-            self.running_mean.resume(Path(resume_from_checkpoint))
 
-    def train_from_last_checkpoint(self) -> None:
-        """Train to the end, from the newest whole checkpoint if there is one; the model is then the best one.
+def _by_length(split: EncodedSplit) -> Subset[dict[str, Any]]:
+    """The rows in order of length, which halves the padding of an evaluation; no metric depends on the order."""
+    return Subset(split, np.argsort(split.lengths, kind="stable").tolist())
 
-        Raises:
-            Interrupted: SIGTERM or Ctrl-C came; a checkpoint was written.
-            NumericError: the loss or a gradient is not finite.
-            CheckpointError: the disk is full.
-        """
-        with self.accelerator.main_process_first():
-            checkpoint = last_checkpoint(Path(self.args.output_dir))
-        try:
-            with self.interruption.installed():
-                if checkpoint is None:
-                    self.train()
-                elif not self._take_best_if_trained(checkpoint):
-                    self.train(resume_from_checkpoint=str(checkpoint))
-        except BaseException:
-            self.callback_handler.on_train_end(self.args, self.state, self.control)  # progress bars close
-            raise
-        self.running_mean = None  # the model is the best one now, and that was a mean
-        self.interruption.leave_if_noted(self.args, self.state)
 
-    def _take_best_if_trained(self, checkpoint: Path) -> bool:
-        """Whether training had reached its end at `checkpoint`; resumed, the Trainer would go one step beyond."""
-        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
-            return False
-        state.init_training_references(self, state.max_steps, state.num_train_epochs, None)
-        best = state.best_global_step or state.global_step
-        state.best_model_checkpoint = str(checkpoint.with_name(f"checkpoint-{best}"))
-        self.state = state
-        self.callback_handler.on_train_begin(self.args, self.state, self.control)
-        self._load_best_model()
-        self.callback_handler.on_train_end(self.args, self.state, self.control)
-        return True
-
-    def dev_metrics(self) -> dict[str, float]:
-        """The metrics of the model as it is now on every dev split, as `{"dev_accuracy": 0.9, …}`."""
-        results = self.evaluate()
-        return {name.removeprefix("eval_"): results[name] for name in self.data.reported_metrics()}
+def _metrics(prediction: EvalPrediction, names: Sequence[str]) -> dict[str, float]:
+    return score(prediction.predictions, prediction.label_ids, names)
 
 
 def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:
-    """Inside, products of networks are computed in `precision`; the backward pass takes what the forward pass had."""
+    """Inside, networks compute products in `precision`; the backward pass uses the precision of the forward pass."""
     return torch.autocast(device, torch.bfloat16) if precision == "bfloat16" else nullcontext()
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Encoded texts, and the metrics by which the best model is chosen: the first one, on the first dev split."""
-
-    train: EncodedSplit
-    dev: Mapping[str, EncodedSplit]
-    metrics: tuple[str, ...]
-
-    def reported_metrics(self) -> list[str]:
-        """The names under which the Trainer reports the metrics; the first one selects."""
-        return [f"eval_{split}_{metric}" for split in self.dev for metric in self.metrics]
 
 
 def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> TrainingData:
@@ -225,17 +226,17 @@ def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> Train
 
 
 def dropout_overrides(recipe: Recipe) -> dict[str, float]:
-    """The recipe's dropout as values of a model's configuration."""
+    """The recipe's dropout as fields of a model's configuration."""
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
     return dict.fromkeys(names, recipe.dropout)
 
 
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
-    """The Trainer's arguments for a recipe; checkpoints go to `folder`.
+    """The Trainer's arguments for a recipe, with `changes`; checkpoints go to `folder`.
 
-    Several processes share each batch evenly, so the loss is that of one process, but for three cases: accelerate
-    fills up the last batch of an epoch from its beginning, `norm_scope = "batch"` sees the own share only, and so do
-    `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
+    Several processes share each batch evenly and compute the loss of one process, with three exceptions: accelerate
+    fills up the last batch of an epoch from its beginning; `norm_scope = "batch"` sees only a process's own share; and
+    so do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
     """
     interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
     arguments = TrainingArguments(
@@ -245,7 +246,7 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         max_steps=recipe.max_steps or -1,
         warmup_steps=recipe.warmup,
         lr_scheduler_type="linear",
-        max_grad_norm=recipe.clip_norm,
+        max_grad_norm=0.0,  # `BertTrainer` clips
         per_device_eval_batch_size=64,
         eval_strategy="steps",
         eval_steps=interval,
@@ -265,8 +266,10 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         disable_tqdm=True,
         **{
             "report_to": "none",
-            "use_cpu": not _has_accelerator(),  # without it the processes of a CPU run do not find each other
-            "ddp_find_unused_parameters": False,  # every parameter that is trained gets a gradient
+            # Apple's GPU has no float64, in which exact scores are computed; and without `use_cpu` the processes of a
+            # distributed CPU run do not find each other.
+            "use_cpu": not (torch.cuda.is_available() or torch.xpu.is_available()),
+            "ddp_find_unused_parameters": False,  # every trained parameter gets a gradient
             **changes,
         },
     )
@@ -277,32 +280,8 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         )
     if arguments.n_gpu > 1 and recipe.precision != "float32":  # DataParallel would compute in float16
         raise RecipeError(
-            f"recipe: precision is {recipe.precision}, but one process would share {arguments.n_gpu} GPUs; start one "
-            f"for each: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
+            f"recipe: precision is {recipe.precision}, but one process would use {arguments.n_gpu} GPUs; start one "
+            f"process per GPU: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
         )
     arguments.per_device_train_batch_size = recipe.batch_size // processes
     return arguments
-
-
-def _has_accelerator() -> bool:
-    """Whether there is a device to train on; Apple's has no float64, in which exact scores are computed."""
-    return torch.cuda.is_available() or torch.xpu.is_available()
-
-
-class _EpochOrder(TrainerCallback):  # type: ignore[misc]
-    """Tells the sampler which epoch it is; the data loader of a distributed run that is resumed does not."""
-
-    def __init__(self, sampler: LengthGroupedSampler) -> None:
-        self.sampler = sampler
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Called before the batches of an epoch are drawn, also in the middle of one when a run is resumed."""
-        self.sampler.set_epoch(int(state.epoch or 0))
-
-
-def _early_stopping(recipe: Recipe) -> list[TrainerCallback]:
-    return [EarlyStoppingCallback(early_stopping_patience=recipe.patience)] if recipe.patience else []
-
-
-def _metrics(prediction: EvalPrediction, names: Sequence[str]) -> dict[str, float]:
-    return score(prediction.predictions, prediction.label_ids, names)

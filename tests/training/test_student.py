@@ -10,8 +10,8 @@ from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.loading import load_classifier
 from bibert.nn.schemes import SCHEMES
-from bibert.training.distiller import FrozenTeacher, distill, load_teacher, stage_objectives
 from bibert.training.recipe import Recipe
+from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives
 from bibert.training.teacher import finetune
 
 INPUTS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
