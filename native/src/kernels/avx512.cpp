@@ -76,10 +76,10 @@ struct Weights {
           {_mm512_loadu_si512(entries + kLanes), _mm512_loadu_si512(entries + 3 * kLanes)}};
 }
 
-// Adds one word of one row and a group. In assembly, because compilers arrange the same instructions worse: with
-// intrinsics the products "to bits" of bench_kernels with 16 rows or more and 768 inputs or more are slower by 4 % (GCC
-// 12, which spills) and by 5 % (clang 14 and 19) on Zen 4, at most by 7 %; those of a single row are 2 % and 13 %
-// faster. vpternlogd overwrites an operand, so each panel broadcasts `both` again: loads have ports of their own.
+// Adds one word of one row and a group. In assembly, because compilers schedule the same instructions worse: on Zen 4,
+// with 16 rows or more and 768 inputs or more, linear_bits is 4 % (GCC 12, which spills) and 5 to 7 % (clang 14 and 19)
+// faster than with intrinsics; a single row is 2 % and 14 % slower. vpternlogd overwrites an operand, so each panel
+// broadcasts `both` again: loads have ports of their own.
 [[gnu::always_inline]] inline void add_word(const uint32_t* activation, const Weights& weights,
                                             const __m512i (&ones)[kPanels], __m512i (&sum)[kPanels],
                                             __m512i (&count)[kPanels]) {
