@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bibert.packed.file import DTYPES, PackedModel, save
-from bibert.packed.schema import SITES, PackedConfig, tensor_specs
+from bibert.packed.file import PackedModel, save
+from bibert.packed.schema import DTYPES, SITES, PackedConfig, tensor_specs
 from bibert.runtime.native import library
 
 ROOT = Path(__file__).parents[2]

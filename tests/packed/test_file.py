@@ -1,6 +1,7 @@
 """Packed models: made of tensors, saved whole, loaded equal, never changed by what happens to the file afterwards."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ from safetensors import safe_open
 
 from bibert.errors import BibertError, ModelFileError
 from bibert.packed import file as packed_file
-from bibert.packed.file import DTYPES, PackedModel, load, save
-from bibert.packed.schema import PackedConfig
+from bibert.packed.file import PackedModel, load, save
+from bibert.packed.schema import DTYPES, PackedConfig
 
 FULL = Path("/dev/full")  # where every write finds the disk full
 
@@ -113,19 +114,16 @@ def test_fifty_thousand_labels_are_no_problem(make_model, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("pooler.bits"), "^tensor 'pooler.bits' is missing$"),
-        (lambda t: t.update(extra=np.zeros(1)), "^tensor 'extra': a model of this config has no such tensor$"),
-        (
-            lambda t: t.update({"classifier.bias": np.zeros(2)}),
-            r"^tensor 'classifier.bias' is float64\[2\], must be float32\[2\]$",
-        ),
+        (lambda t: t.pop("pooler.bits"), "'pooler.bits' is missing"),
+        (lambda t: t.update(extra=np.zeros(1)), "'extra'"),
+        (lambda t: t.update({"classifier.bias": np.zeros(2)}), r"'classifier.bias' is float64\[2\].* float32\[2\]"),
         (
             lambda t: t.update({"classifier.bias": np.zeros((2, 1), dtype=np.float32)}),
-            r"^tensor 'classifier.bias' is float32\[2, 1\], must be float32\[2\]$",
+            r"'classifier.bias' is float32\[2, 1\].* float32\[2\]",
         ),
-        (lambda t: t["pooler.bias"].__setitem__(0, np.nan), "'pooler.bias': holds values from nan to nan, must be fin"),
-        (lambda t: t["pooler.scale"].__setitem__(0, -1), "'pooler.scale': holds -1.0, a scale has no minus sign"),
-        (lambda t: t["pooler.bits"].__setitem__((3, 0), 2**20), "'pooler.bits': a bit is set behind the 20 of a row"),
+        (lambda t: t["pooler.bias"].__setitem__(0, np.nan), "'pooler.bias': .*nan.* finite"),
+        (lambda t: t["pooler.scale"].__setitem__(0, -1), "'pooler.scale': holds -1.0"),
+        (lambda t: t["pooler.bits"].__setitem__((3, 0), 2**20), "'pooler.bits': a bit .* 20"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(parts, change, message):
@@ -137,21 +135,21 @@ def test_tensors_that_do_not_fit_are_refused(parts, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": ["one"]}, "^labels has 1 names, the classifier has 2 outputs"),
+        ({"labels": ["one"]}, "^labels has 1 .* 2 outputs"),
         ({"labels": ["one", "one"]}, "^labels: 'one' is there 2 times"),
-        ({"labels": ["one", ""]}, "^labels: number 1 is '', must be a name"),
-        ({"labels": ["one", 2]}, "^labels: number 1 is 2, must be a name"),
-        ({"labels": ["one", "\x1b[31mtwo"]}, r"^labels: number 1 is '\\x1b\[31mtwo', has control characters"),
-        ({"labels": ["one", "\ud800"]}, "^labels: cannot be written as JSON"),
-        ({"labels": ["one", "b" * 2**20]}, "^the header has 1[0-9]{6} bytes, at most 1048576 are allowed; shorten"),
-        ({"max_length": 9}, "^max_length is 9, must be 1 to 8, the positions"),
-        ({"max_length": 0}, "^max_length is 0, must be 1 to 8, the positions"),
-        ({"max_length": 8.0}, "^max_length is 8.0, must be a whole number"),
-        ({"max_length": True}, "^max_length is True, must be a whole number"),
-        ({"tokenizer": b""}, "^data is uint8.*, must be more than [0-9]+ bytes: the weights, then a tokenizer"),
-        ({"about": {"a": "b" * 2**16}}, "^about: has 65544 bytes, at most 65536 are allowed; shorten it"),
-        ({"about": {"a": float("nan")}}, "^about: cannot be written as JSON"),
-        ({"about": {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}}, "^about: is nested 17 deep or more, at most 16"),
+        ({"labels": ["one", ""]}, "^labels: number 1 is ''"),
+        ({"labels": ["one", 2]}, "^labels: number 1 is 2"),
+        ({"labels": ["one", "\x1b[31mtwo"]}, r"^labels: number 1 is '\\x1b\[31mtwo'.* control"),
+        ({"labels": ["one", "\ud800"]}, r"^labels: number 1 is '\\ud800'"),
+        ({"labels": ["one", "b" * 2**20]}, "^the header has 1[0-9]{6} bytes, at most 1048576 .* shorten"),
+        ({"max_length": 9}, "^max_length is 9, must be 1 to 8"),
+        ({"max_length": 0}, "^max_length is 0, must be 1 to 8"),
+        ({"max_length": 8.0}, "^max_length is 8.0"),
+        ({"max_length": True}, "^max_length is True"),
+        ({"tokenizer": b""}, "^data is uint8.* more than [0-9]+ bytes.* tokenizer"),
+        ({"about": {"a": "b" * 2**16}}, "^about: has 65544 bytes, at most 65536 .* shorten"),
+        ({"about": {"a": float("nan")}}, "^about: .*JSON"),
+        ({"about": {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}}, "^about: .*nested 17 .* 16"),
     ],
 )
 def test_descriptions_that_no_file_holds_are_refused(parts, change, message):
@@ -161,14 +159,14 @@ def test_descriptions_that_no_file_holds_are_refused(parts, change, message):
 
 def test_a_model_that_no_reader_accepts_is_refused_before_its_memory_is_taken():
     config = PackedConfig(1, 4096, 64, 64, 1, 2**20, 8192, 64, 65536)
-    with pytest.raises(ModelFileError, match=r"has [0-9]{10} bytes, a packed model has at most 1000000000"):
+    with pytest.raises(ModelFileError, match=r"[0-9]{10} bytes.* 1000000000"):
         PackedModel.from_tensors(config, list(map(str, range(65536))), 1, {}, b"a", {})
 
 
 def test_saving_into_nowhere_says_so(make_model, tmp_path):
-    with pytest.raises(BibertError, match=r"the folder .* does not exist; make it first"):
+    with pytest.raises(BibertError, match=r"none.* does not exist"):
         save(make_model(), tmp_path / "none" / "a.bibert")
-    with pytest.raises(BibertError, match="is not a regular file"):
+    with pytest.raises(BibertError, match="regular file"):
         save(make_model(), tmp_path)
 
 
@@ -176,7 +174,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(make_model, tmp_path,
     path, old = tmp_path / "a.bibert", make_model(seed=1)
     save(old, path)
     monkeypatch.setattr(packed_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(ModelFileError, match=rf"^{path}: needs \d+ bytes, {tmp_path} has 100 free; make room"):
+    with pytest.raises(ModelFileError, match=rf"^{path}: needs \d+ bytes, {tmp_path} has 100 free"):
         save(make_model(), path)
     assert load(path).digest == old.digest
     assert [file.name for file in tmp_path.iterdir()] == ["a.bibert"]
@@ -187,7 +185,7 @@ def test_a_disk_that_fills_up_while_writing_keeps_the_old_file(make_model, tmp_p
     path, old = tmp_path / "a.bibert", make_model(seed=1)
     save(old, path)
     monkeypatch.setattr("bibert.files._open_new", lambda temporary, mode: temporary.touch() or FULL.open(mode))
-    with pytest.raises(ModelFileError, match=rf"^{path}: cannot be written: No space left on device; choose another"):
+    with pytest.raises(ModelFileError, match=rf"^{path}: .*No space left on device"):
         save(make_model(), path)
     assert load(path).digest == old.digest
     assert [file.name for file in tmp_path.iterdir()] == ["a.bibert"]
@@ -226,20 +224,16 @@ def test_loading_needs_nothing_but_numpy_and_the_standard_library():
     assert {"torch", "transformers", "safetensors", "tokenizers"}.isdisjoint(loaded)
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(ModelFileError, match=rf"^{tmp_path}: is a folder, a packed model is one file; bibert pack"):
-        load(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "message"), [("", "folder.*bibert pack"), ("no.bibert", "no such file"), ("a\0b", "no such file")]
+)
+def test_what_is_not_a_file_is_refused(tmp_path, name, message):
+    with pytest.raises(ModelFileError, match=rf"^{re.escape(str(tmp_path / name))}: .*{message}"):
+        load(tmp_path / name)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ModelFileError, match=r"no\.bibert: there is no such file; check the spelling$"):
-        load(tmp_path / "no.bibert")
-
-
-def test_a_name_that_no_file_can_have_is_refused():
-    with pytest.raises(ModelFileError, match="is not a name of a file"):
-        load("a\0b")
-    with pytest.raises(ModelFileError, match="cannot be read: File name too long"):
+def test_a_name_that_is_too_long_is_refused():
+    with pytest.raises(ModelFileError, match="File name too long"):
         load("a" * 5000)
 
 
@@ -247,7 +241,7 @@ def test_a_name_that_no_file_can_have_is_refused():
 @pytest.mark.timeout(10)
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ModelFileError, match="pipe: is not a regular file; copy it to one first"):
+    with pytest.raises(ModelFileError, match=r"pipe: .*regular file"):
         load(tmp_path / "pipe")
 
 
@@ -255,13 +249,13 @@ def test_a_file_above_a_gigabyte_is_refused_unread(tmp_path):
     path = tmp_path / "large.bibert"
     path.touch()
     os.truncate(path, 10**9 + 1)  # a hole, which takes no room
-    with pytest.raises(ModelFileError, match="has 1000000001 bytes, a packed model has at most 1000000000"):
+    with pytest.raises(ModelFileError, match=r"1000000001 bytes.* 1000000000"):
         load(path)
 
 
 def test_a_pickle_is_not_run(tmp_path):
     path = tmp_path / "model.bin"
     path.write_bytes(f"cos\nsystem\n(S'touch {tmp_path}/run'\ntR.".encode())
-    with pytest.raises(ModelFileError, match="is not a file made by bibert pack"):
+    with pytest.raises(ModelFileError, match="not a file made by bibert pack"):
         load(path)
     assert list(tmp_path.iterdir()) == [path]

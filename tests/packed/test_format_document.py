@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bibert.packed import file as packed_file
-from bibert.packed import header, strict_json
+from bibert.packed import header
 from bibert.packed.file import save
 from bibert.packed.schema import LIMITS, SITES, PackedConfig, tensor_specs
 from bibert.runtime import reference
@@ -186,9 +186,9 @@ def test_the_fields_and_limits_of_the_document_are_those_of_the_code():
     assert list(ranges) == list(PackedConfig(*[1] * 9).to_dict())
     assert {field: ranges[field] for field in LIMITS} == {field: f"1 to {most}" for field, most in LIMITS.items()}
     assert ranges["thresholds"] == ", ".join(SITES)
-    assert [key for key, _ in rows_of(2)] == list(header._FIELDS)
-    assert f"more than {strict_json.MOST_NESTING} deep" in TEXT
-    assert f"a number of more than {strict_json.MOST_DIGITS} digits" in TEXT
-    assert f"at most {header.MOST_FIELD_BYTES:,} bytes" in TEXT
+    assert [key for key, _ in rows_of(2)] == list(header.FIELDS)
+    assert f"more than {header.MOST_NESTING} deep" in TEXT
+    assert f"a number of more than {header.MOST_DIGITS} digits" in TEXT
+    assert f"at most {header.MOST_ABOUT_BYTES:,} bytes" in TEXT
     assert header.MOST_HEADER_BYTES == 2**20
     assert packed_file.MOST_FILE_BYTES == 10**9

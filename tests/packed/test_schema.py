@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
-from bibert.packed.schema import ITEM_BYTES, LIMITS, SITES, PackedConfig, columns_of_bits, linears, tensor_specs
+from bibert.packed.schema import DTYPES, LIMITS, SITES, PackedConfig, columns_of_bits, linears, tensor_specs
 
 C_HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert.h"
 MINILM = PackedConfig(
@@ -39,9 +39,9 @@ def test_tensors_follow_each_other_without_a_gap_and_in_the_order_of_their_align
     specs = tensor_specs(data.draw(small_configs), 7)
     assert specs[0].offset == 0
     assert all(before.offset + before.nbytes == after.offset for before, after in pairwise(specs))
-    sizes = [ITEM_BYTES[spec.dtype] for spec in specs]
+    sizes = [DTYPES[spec.dtype].itemsize for spec in specs]
     assert sizes == sorted(sizes, reverse=True)
-    assert all(spec.offset % ITEM_BYTES[spec.dtype] == 0 for spec in specs)
+    assert all(spec.offset % DTYPES[spec.dtype].itemsize == 0 for spec in specs)
     assert len({spec.name for spec in specs}) == len(specs)
 
 
@@ -94,7 +94,7 @@ def test_every_size_is_accepted_at_its_limits_and_refused_beyond(name):
     for value in (1, LIMITS[name]):
         assert getattr(dataclasses.replace(fitting, **{name: value}), name) == value
     for value in (0, -1, LIMITS[name] + 1, 2**60, 1.0, True, None, "1"):
-        with pytest.raises(ModelFileError, match=f"config: {name} is .*, must be a whole number from 1 to "):
+        with pytest.raises(ModelFileError, match=f"config: {name} is .* 1 to {LIMITS[name]}"):
             dataclasses.replace(fitting, **{name: value})
 
 
@@ -106,16 +106,16 @@ def test_the_native_library_has_the_same_limits():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"heads": 100, "head_size": 64}, "100 heads of 64 make 6400 channels, at most 4096 fit"),
-        ({"norm_eps": 0.0}, "norm_eps is 0.0, must be a number above 0"),
-        ({"norm_eps": 1.5}, "norm_eps is 1.5, must be a number above 0 and at most 1"),
+        ({"heads": 100, "head_size": 64}, "100 heads of 64 .* 6400 .* 4096"),
+        ({"norm_eps": 0.0}, "norm_eps is 0.0"),
+        ({"norm_eps": 1.5}, "norm_eps is 1.5"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),
-        ({"norm_eps": 1}, "norm_eps is 1, must be a number"),
-        ({"thresholds": ("value", "query")}, r"thresholds is \['value', 'query'\], must list some of .* in this order"),
-        ({"thresholds": ("query", "query")}, "once, in this order"),
-        ({"thresholds": ("queries",)}, "must list some of"),
-        ({"score_thresholds": 1}, "score_thresholds is 1, must be true or false"),
-        ({"ffn_levels": "ternary"}, r"ffn_levels is 'ternary', must be one of \['sign', 'bool'\]"),
+        ({"norm_eps": 1}, "norm_eps is 1"),
+        ({"thresholds": ("value", "query")}, r"thresholds is \('value', 'query'\).* in this order"),
+        ({"thresholds": ("query", "query")}, r"thresholds is \('query', 'query'\).* once"),
+        ({"thresholds": ("queries",)}, r"thresholds is \('queries',\)"),
+        ({"score_thresholds": 1}, "score_thresholds is 1"),
+        ({"ffn_levels": "ternary"}, r"ffn_levels is 'ternary'.* \['sign', 'bool'\]"),
     ],
 )
 def test_options_that_make_no_model_are_refused(change, message):
@@ -126,10 +126,11 @@ def test_options_that_make_no_model_are_refused(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda values: values | {"layer": 6}, "there is no field 'layer'; did you mean 'layers'"),
-        (lambda values: {k: v for k, v in values.items() if k != "heads"}, "the field 'heads' is missing"),
-        (lambda values: values | {"thresholds": "query"}, "thresholds is 'query', must be a list of names"),
-        (lambda values: values | {"thresholds": [["query"]]}, "must be a list of names"),
+        (lambda values: values | {"layer": 6}, r"unknown fields \['layer'\]"),
+        (lambda values: {k: v for k, v in values.items() if k != "heads"}, r"missing fields \['heads'\]"),
+        (lambda values: values | {"thresholds": "query"}, "thresholds is 'query'"),
+        (lambda values: values | {"thresholds": [["query"]]}, r"thresholds is \(\['query'\],\)"),
+        (lambda values: values | {"thresholds": 1}, "thresholds is 1"),
     ],
 )
 def test_plain_values_that_are_no_config_are_refused(change, message):

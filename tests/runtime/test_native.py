@@ -9,7 +9,7 @@ import pytest
 
 import bibert.runtime
 from bibert.errors import EngineError, ModelFileError
-from bibert.packed import numeric
+from bibert.packed import schema
 from bibert.packed.schema import LIMITS, SITES
 from bibert.runtime import native
 
@@ -88,7 +88,7 @@ def test_the_header_says_the_same_numbers():
 def test_the_kernels_have_the_same_numbers():
     kernels = (NATIVE / "src" / "kernels.h").read_text("utf-8")
     found = {name: float(value) for name, value in re.findall(r"constexpr \w+ (k\w+) = ([\d.]+)F?;", kernels)}
-    assert (found["kGrid"], found["kLayerNormLimit"]) == (numeric.GRID, numeric.LAYER_NORM_LIMIT)
+    assert (found["kGrid"], found["kLayerNormLimit"]) == (schema.GRID, schema.LAYER_NORM_LIMIT)
 
 
 def test_every_status_of_the_header_is_an_error():

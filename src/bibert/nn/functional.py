@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bibert.errors import NumericError
-from bibert.packed.numeric import GRID, LAYER_NORM_LIMIT
+from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 
 AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
 

@@ -1,10 +1,11 @@
-"""The header of a packed file: the JSON that says what the file is and where each tensor lies, written and read.
+"""The header of a packed file: the JSON that describes the model and says where each tensor lies.
 
-A header has one spelling for one content, so whoever reads it can write it again and compare bytes. Nothing here
-touches the data section or a path (`file`); which tensors there are is the business of `schema`.
+A header has exactly one spelling, so `decode` encodes what it has read and compares bytes. Only errors that deserve a
+message of their own are checked before that. `file` reads and writes the rest of the file.
 """
 
 import json
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -12,59 +13,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bibert.errors import ModelFileError, did_you_mean
-from bibert.packed import strict_json
-from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, tensor_specs
+from bibert.errors import ModelFileError
+from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, require_fields, tensor_specs
 
 FORMAT = "bibert"
 VERSION = 1
-LENGTH_BYTES = 8  # in front of the header: how long it is, little-endian
-ALIGNMENT = 8  # the header ends in spaces, so that the data section starts at a multiple of this
-ZERO_DIGEST = "0" * 64  # stands in the header while the digest is computed
+LENGTH_BYTES = 8  # before the header: its length, little-endian
+ALIGNMENT = 8  # the header ends with spaces so that the data section starts at a multiple of this
+ZERO_DIGEST = "0" * 64  # in the place of the digest while the digest is computed
 
 MOST_HEADER_BYTES = 2**20
-MOST_FIELD_BYTES = 2**16  # of config and of about
+MOST_ABOUT_BYTES = 2**16
+MOST_NESTING = 16  # of JSON
+MOST_DIGITS = 32  # of a number in JSON
 
 DAMAGED = "the file is damaged, copy it again"
 PACK_AGAIN = "pack the model again"
 
+FIELDS = ("format", "version", "config", "labels", "max_length", "about", "sha256")
 _METADATA = "__metadata__"
-_FIELDS = ("format", "version", "config", "labels", "max_length", "about", "sha256")
-_WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+_WHOLE_NUMBER = re.compile("[1-9][0-9]{0,8}")
 _DIGEST = re.compile("[0-9a-f]{64}")
+# A string is one token even if it does not end, so that brackets inside strings do not count.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What a file says of itself besides its tensors.
-
-    Attributes:
-        config: the shape of the model.
-        labels: the names of the outputs; regression has one.
-        max_length: tokens of the longest input the model was trained for.
-        about: where the model comes from, as plain JSON values; nothing is computed from it.
-    """
+    """Everything in the header except the tensors."""
 
     config: PackedConfig
-    labels: tuple[str, ...]
-    max_length: int
-    about: Mapping[str, Any]
+    labels: tuple[str, ...]  # names of the outputs; regression has one
+    max_length: int  # the longest input, in tokens
+    about: Mapping[str, Any]  # where the model comes from, as plain JSON values; nothing is computed from it
 
     def __post_init__(self) -> None:
         _check_labels(self.labels, self.config.labels)
-        if isinstance(self.max_length, bool) or not isinstance(self.max_length, int):
-            raise ModelFileError(f"max_length is {self.max_length!r}, must be a whole number; {PACK_AGAIN}")
         most = self.config.positions
-        if not 1 <= self.max_length <= most:
-            raise ModelFileError(f"max_length is {self.max_length}, must be 1 to {most}, the positions; {PACK_AGAIN}")
-        text = strict_json.write(dict(self.about), "about")
-        _require_field_size(text, "about")
-        # What is kept is what a reader of the file will see: tuples are lists, keys are strings.
-        object.__setattr__(self, "about", strict_json.parse(text, "about"))
+        if type(self.max_length) is not int or not 1 <= self.max_length <= most:
+            raise ModelFileError(f"max_length is {self.max_length!r}, must be 1 to {most}, the positions of the model")
+        text = write_json(dict(self.about), "about")
+        if (size := len(text.encode())) > MOST_ABOUT_BYTES:
+            raise ModelFileError(f"about: has {size} bytes, at most {MOST_ABOUT_BYTES} are allowed; shorten it")
+        # Keep what a reader of the file will see: tuples become lists, keys become strings.
+        object.__setattr__(self, "about", parse_json(text, "about"))
 
 
-class Decoded(NamedTuple):
-    """A header that was read; `digest` is what it claims."""
+class Header(NamedTuple):
+    """A decoded header; `digest` is what it claims."""
 
     description: Description
     specs: tuple[TensorSpec, ...]
@@ -72,18 +69,18 @@ class Decoded(NamedTuple):
 
 
 def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DIGEST) -> bytes:
-    """Everything in front of the data section.
+    """Return everything before the data section.
 
     Raises:
-        ModelFileError: the header is larger than any reader accepts.
+        ModelFileError: the header is too large.
     """
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
-        "config": strict_json.write(description.config.to_dict(), "config"),
-        "labels": strict_json.write(description.labels, "labels"),
+        "config": write_json(description.config.to_dict(), "config"),
+        "labels": write_json(description.labels, "labels"),
         "max_length": str(description.max_length),
-        "about": strict_json.write(description.about, "about"),
+        "about": write_json(description.about, "about"),
         "sha256": digest,
     }
     table = {spec.name: _entry(spec) for spec in tensor_specs(description.config, tokenizer_bytes)}
@@ -96,18 +93,26 @@ def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DI
     return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 
-def decode(raw: bytes) -> Decoded:
-    """Read a header, without the eight bytes of its length.
+def decode(raw: bytes) -> Header:
+    """Decode a header, without the eight bytes of its length.
 
     Raises:
-        ModelFileError: it is not the header of a packed file that this version reads; the message names the field.
+        ModelFileError: this version cannot read it; the message names the field.
     """
-    values = _parse_object(_as_text(raw), "the header")
-    metadata = _read_metadata(values)
-    description = _read_description(metadata)
-    specs = _read_table(values, description.config)
-    _check_spelling(raw, encode(description, specs[-1].nbytes, metadata["sha256"])[LENGTH_BYTES:])
-    return Decoded(description, specs, metadata["sha256"])
+    try:
+        values = _parse_object(raw.decode("utf-8"), "the header")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"the header is not UTF-8 at byte {error.start} of {len(raw)}; {DAMAGED}") from None
+    except ModelFileError as error:
+        raise ModelFileError(f"{error}; {DAMAGED}") from None
+    metadata = values.pop(_METADATA, None)
+    _check_version(metadata)
+    try:
+        header = _read(metadata, values)
+        _check_spelling(raw, encode(header.description, header.specs[-1].nbytes, header.digest)[LENGTH_BYTES:])
+    except ModelFileError as error:
+        raise ModelFileError(f"{error}; {PACK_AGAIN}") from None
+    return header
 
 
 def _entry(spec: TensorSpec) -> dict[str, Any]:
@@ -115,11 +120,53 @@ def _entry(spec: TensorSpec) -> dict[str, Any]:
     return {"dtype": spec.dtype, "shape": list(spec.shape), "data_offsets": offsets}
 
 
-def _as_text(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ModelFileError(f"the header is not UTF-8 at its byte {error.start} of {len(raw)}; {DAMAGED}") from None
+def _check_version(metadata: Any) -> None:
+    """Runs first, because nothing else is known about other formats and later versions."""
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ModelFileError(
+            f"is a safetensors file but not a packed model: {_METADATA} is {metadata!r:.60}, must have the format "
+            f"{FORMAT!r}; create a packed model with bibert pack"
+        )
+    version = metadata.get("version")
+    if not isinstance(version, str) or not _WHOLE_NUMBER.fullmatch(version):
+        raise ModelFileError(f"metadata: version is {version!r}, must be a string of digits from '1' up; {DAMAGED}")
+    if int(version) > VERSION:
+        raise ModelFileError(
+            f"made by a newer bibert: the file has version {version}, this bibert reads up to {VERSION}; "
+            "pip install --upgrade bibert"
+        )
+
+
+def _read(metadata: dict[str, Any], entries: Mapping[str, Any]) -> Header:
+    require_fields("metadata", metadata, set(FIELDS))
+    for name, value in metadata.items():
+        if not isinstance(value, str):
+            raise ModelFileError(f"metadata: {name} is {value!r}, must be a string")
+    if not _DIGEST.fullmatch(metadata["sha256"]):
+        raise ModelFileError(f"metadata: sha256 is {metadata['sha256']!r}, must be 64 digits 0-9, a-f")
+    config = PackedConfig.from_dict(_parse_object(metadata["config"], "config"))
+    labels = parse_json(metadata["labels"], "labels")
+    if not isinstance(labels, list):
+        raise ModelFileError(f"labels is {labels!r}, must be a list of names")
+    if not _WHOLE_NUMBER.fullmatch(metadata["max_length"]):
+        raise ModelFileError(f"max_length is {metadata['max_length']!r}, must be a string of digits from '1' up")
+    about = _parse_object(metadata["about"], "about")
+    description = Description(config, tuple(labels), int(metadata["max_length"]), about)
+    return Header(description, _read_table(entries, config), metadata["sha256"])
+
+
+def _read_table(entries: Mapping[str, Any], config: PackedConfig) -> tuple[TensorSpec, ...]:
+    match entries.get(TOKENIZER):  # its size is the only one that does not follow from the config
+        case {"shape": [int(size)]} if size >= 1:
+            specs = tensor_specs(config, size)
+        case entry:
+            raise ModelFileError(f"tensor {TOKENIZER!r} is {entry!r}, must have a shape of 1 or more bytes")
+    expected = {spec.name: _entry(spec) for spec in specs}
+    for name in (*expected, *entries):
+        found, needed = entries.get(name, "absent"), expected.get(name, "absent")
+        if found != needed:
+            raise ModelFileError(f"tensor {name!r} is {found}, must be {needed}")
+    return specs
 
 
 def _check_spelling(found: bytes, expected: bytes) -> None:
@@ -128,130 +175,80 @@ def _check_spelling(found: bytes, expected: bytes) -> None:
     pairs = enumerate(zip(found, expected, strict=False))
     at = next((place for place, (one, other) in pairs if one != other), min(len(found), len(expected)))
     raise ModelFileError(
-        f"the header has another spelling than the one the format allows: from byte {at} on it is "
-        f"{found[at : at + 8]!r}, must be {expected[at : at + 8]!r}; {PACK_AGAIN}"
+        f"the header does not have the one spelling that the format allows: from byte {at} on it is "
+        f"{found[at : at + 8]!r}, must be {expected[at : at + 8]!r}"
     )
-
-
-def _read_metadata(values: Mapping[str, Any]) -> dict[str, str]:
-    if _METADATA not in values:
-        raise ModelFileError(f"is a safetensors file without {_METADATA}, not a packed model; bibert pack makes one")
-    metadata = values[_METADATA]
-    if not isinstance(metadata, dict):
-        raise ModelFileError(f"{_METADATA} is a {type(metadata).__name__}, must be an object, {{...}}; {DAMAGED}")
-    _check_format(metadata)
-    for name, value in metadata.items():
-        if name not in _FIELDS:
-            raise ModelFileError(f"metadata: there is no field {name!r}; {did_you_mean(name, _FIELDS)}")
-        if not isinstance(value, str):
-            raise ModelFileError(f"metadata: {name} is {value!r}, must be a string; {PACK_AGAIN}")
-    for name in _FIELDS:
-        if name not in metadata:
-            raise ModelFileError(f"metadata: the field {name!r} is missing; {PACK_AGAIN}")
-    if not _DIGEST.fullmatch(metadata["sha256"]):
-        raise ModelFileError(f"metadata: sha256 is {metadata['sha256']!r}, must be 64 digits 0-9, a-f; {DAMAGED}")
-    return metadata
-
-
-def _check_format(metadata: Mapping[str, Any]) -> None:
-    """First of all, because nothing else is known of another format or of a later version."""
-    name, version = metadata.get("format"), metadata.get("version")
-    if name != FORMAT:
-        raise ModelFileError(f"is a safetensors file of format {name!r}, not {FORMAT!r}; bibert pack makes one")
-    if not isinstance(version, str) or not _WHOLE_NUMBER.fullmatch(version):
-        raise ModelFileError(f"metadata: version is {version!r}, must be a string of digits; {DAMAGED}")
-    if int(version) > VERSION:
-        raise ModelFileError(
-            f"made by a newer bibert: the file has version {version}, this bibert reads up to {VERSION}; "
-            "pip install --upgrade bibert"
-        )
-    if int(version) < 1:
-        raise ModelFileError(f"metadata: version is {version}, the first is 1; {DAMAGED}")
-
-
-def _read_description(metadata: Mapping[str, str]) -> Description:
-    for name in ("config", "about"):
-        _require_field_size(metadata[name], name)
-    config_values = _parse_object(metadata["config"], "config")
-    try:
-        config = PackedConfig.from_dict(config_values)
-    except ModelFileError as error:
-        raise ModelFileError(f"{error}; {PACK_AGAIN}") from None
-    labels = _parse(metadata["labels"], "labels")
-    if not isinstance(labels, list):
-        raise ModelFileError(f"labels is {labels!r}, must be a list of names; {PACK_AGAIN}")
-    if not _WHOLE_NUMBER.fullmatch(metadata["max_length"]):
-        raise ModelFileError(f"max_length is {metadata['max_length']!r}, must be a string of digits; {PACK_AGAIN}")
-    about = _parse_object(metadata["about"], "about")
-    return Description(config, tuple(labels), int(metadata["max_length"]), about)
-
-
-def _parse_object(text: str, what: str) -> dict[str, Any]:
-    value = _parse(text, what)
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{what}: is {value!r}, must be an object, {{...}}; {PACK_AGAIN}")
-    return value
-
-
-def _parse(text: str, what: str) -> Any:
-    try:
-        return strict_json.parse(text, what)
-    except ModelFileError as error:
-        raise ModelFileError(f"{error}; {DAMAGED}") from None
-
-
-def _require_field_size(text: str, name: str) -> None:
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > MOST_FIELD_BYTES:
-        raise ModelFileError(f"{name}: has {size} bytes, at most {MOST_FIELD_BYTES} are allowed; shorten it")
 
 
 def _check_labels(labels: tuple[Any, ...], count: int) -> None:
     if len(labels) != count:
-        raise ModelFileError(f"labels has {len(labels)} names, the classifier has {count} outputs; {PACK_AGAIN}")
+        raise ModelFileError(f"labels has {len(labels)} names, the classifier has {count} outputs")
     for place, label in enumerate(labels):
         if not isinstance(label, str) or not label:
-            raise ModelFileError(f"labels: number {place} is {label!r}, must be a name; {PACK_AGAIN}")
+            raise ModelFileError(f"labels: number {place} is {label!r}, must be a name")
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in label):
+            raise ModelFileError(f"labels: number {place} is {label!r}, has control characters or half a character")
     name, times = Counter(labels).most_common(1)[0]
     if times > 1:
-        raise ModelFileError(f"labels: {name!r} is there {times} times, names must differ; {PACK_AGAIN}")
-    strict_json.write(labels, "labels")
-    for place, label in enumerate(labels):
-        if any(unicodedata.category(character) == "Cc" for character in label):
-            raise ModelFileError(f"labels: number {place} is {label!r}, has control characters; {PACK_AGAIN}")
+        raise ModelFileError(f"labels: {name!r} is there {times} times, names must differ")
 
 
-def _read_table(values: Mapping[str, Any], config: PackedConfig) -> tuple[TensorSpec, ...]:
-    entries = {name: entry for name, entry in values.items() if name != _METADATA}
-    specs = tensor_specs(config, _tokenizer_bytes(entries))
-    expected = {spec.name for spec in specs}
-    for name in entries:
-        if name not in expected:
-            raise ModelFileError(f"tensor {name!r}: a model of this config has no such tensor; {PACK_AGAIN}")
-    for spec in specs:
-        _check_entry(entries, spec)
-    for place, (name, spec) in enumerate(zip(entries, specs, strict=True)):
-        if name != spec.name:
-            raise ModelFileError(f"tensor {name!r} is number {place}, where {spec.name!r} belongs; {PACK_AGAIN}")
-    return specs
+def write_json(value: object, what: str) -> str:
+    """Return the one spelling of a value: sorted keys, no spaces, nothing escaped without need.
+
+    Raises:
+        ModelFileError: it has none; the message starts with `what`.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+        raise ModelFileError(f"{what}: cannot be written as JSON: {error}; use plain values") from None
+    return text
 
 
-def _tokenizer_bytes(entries: Mapping[str, Any]) -> int:
-    """The only size that does not follow from the config."""
-    entry = entries.get(TOKENIZER)
-    shape = entry.get("shape") if isinstance(entry, dict) else None
-    match shape:
-        case [int(size)] if size >= 1:
-            return size
-    raise ModelFileError(f"tensor {TOKENIZER!r}: its shape is {shape!r}, must be its size in bytes; {PACK_AGAIN}")
+def parse_json(text: str, what: str) -> Any:
+    """Parse JSON strictly: no repeated keys, NaN or infinity, and bounded numbers and nesting.
+
+    Raises:
+        ModelFileError: it is not such JSON; the message starts with `what`.
+    """
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text):  # json.loads has a limit too, but it depends on the caller's stack
+        depth += _STEP.get(token[0], 0)
+        if depth > MOST_NESTING:
+            raise ModelFileError(f"{what}: is nested {depth} deep or more, at most {MOST_NESTING} are allowed")
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_int=_whole, parse_float=_real, parse_constant=_real)
+    except json.JSONDecodeError as error:
+        raise ModelFileError(f"{what}: is not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
+    except ModelFileError as error:
+        raise ModelFileError(f"{what}: {error}") from None
 
 
-def _check_entry(entries: Mapping[str, Any], spec: TensorSpec) -> None:
-    if spec.name not in entries:
-        raise ModelFileError(f"tensor {spec.name!r} is missing; {PACK_AGAIN}")
-    entry, expected = entries[spec.name], _entry(spec)
-    if not isinstance(entry, dict) or entry.keys() != expected.keys():
-        raise ModelFileError(f"tensor {spec.name!r}: its entry must have exactly {', '.join(expected)}; {PACK_AGAIN}")
-    for field, value in expected.items():
-        if entry[field] != value:
-            raise ModelFileError(f"tensor {spec.name!r}: {field} is {entry[field]!r}, must be {value!r}; {PACK_AGAIN}")
+def _parse_object(text: str, what: str) -> dict[str, Any]:
+    value = parse_json(text, what)
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{what}: is {value!r}, must be an object, {{...}}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        name, times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ModelFileError(f"the key {name!r} is there {times} times")
+    return values
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:  # Python itself refuses only some thousand digits, with another error
+        raise ModelFileError(f"a number has {len(digits)} digits, at most {MOST_DIGITS} are allowed")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ModelFileError(f"the number {digits} is not finite")
+    return value

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bibert.errors import EngineError, NumericError
 from bibert.packed.bits import Words, pack_rows, unpack_rows
 from bibert.packed.file import PackedModel
-from bibert.packed.numeric import GRID, LAYER_NORM_LIMIT
+from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]

@@ -182,9 +182,9 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
     garbled = changed(student, tmp_path / "garbled")
     (garbled / "tokenizer.json").write_text("not JSON")
     cases = {
-        tmp_path / "no.bibert": "there is no such file",
-        tmp_path / "cut.bibert": "is cut",
-        tmp_path: "is cut",  # the only packed file in the folder
+        tmp_path / "no.bibert": "no such file",
+        tmp_path / "cut.bibert": "bytes of",
+        tmp_path: "bytes of",  # the only packed file in the folder
         damaged: "the scheme is damaged",
         unknown: "weight is 'foo', must be one of",
         cut: "config.json: is not JSON",

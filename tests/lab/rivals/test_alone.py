@@ -20,7 +20,7 @@ def test_the_memory_of_our_engine_is_that_of_a_process_without_torch(tiny, tiny_
 
 
 def test_the_last_words_of_a_child_are_the_message(tiny, tmp_path):
-    with pytest.raises(ChildError, match=r"ModelFileError: .*missing\.bibert: there is no such file"):
+    with pytest.raises(ChildError, match=r"ModelFileError: .*missing\.bibert: no such file"):
         peak_memory_alone(OURS, tmp_path / "missing.bibert", 1, Shape(2, 8), tiny.vocabulary)
 
 
