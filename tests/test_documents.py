@@ -1,0 +1,160 @@
+"""The documents: their commands and snippets run on tiny stand-ins, the files and names they mention exist."""
+
+import ast
+import re
+import shlex
+import shutil
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bibert.cli.app import run
+from bibert.data.synthetic import make_reviews
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "bibert"
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/*.md"), *PACKAGE.glob("models/*.md")]
+)
+NAMED = [path for path in DOCUMENTS if path.name in ("architecture.md", "numeric-contract.md", "CONTRIBUTING.md")]
+MOST_WORDS_OF_README = 1200
+MOST_COLUMNS = 120
+OTHERS = {"sst2.md", "c-api.md", "packed-format.md", "paper-to-code.md"}
+# The commands of a document that trains through it all get four steps and a probe at every second one.
+SHORTER = {
+    "docs/analysis.md": {
+        "distill": "--max-length 16 --set max_steps=4 --set eval_every=2 --probe-every 2",
+        "reproduce": "--set max_steps=2",
+    }
+}
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def user_folder(tmp_path_factory, save_untrained):
+    """The files that the documents name: own CSV files, GLUE's SST-2, a BERT, a teacher, texts, two checkpoints."""
+    folder = tmp_path_factory.mktemp("user")
+    reviews, test = make_reviews(60, seed=1), make_reviews(20, seed=2)
+    glue = folder / "path/to/glue/SST-2"
+    glue.mkdir(parents=True)
+    for split, own, task in ((reviews, "reviews.csv", "train.tsv"), (test, "test.csv", "dev.tsv")):
+        rows = list(zip(split.texts, map(int, split.labels), strict=True))
+        lines = ["text,label", *(f'"{text}",{"np"[label]}' for text, label in rows)]
+        (folder / own).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in rows)]
+        (glue / task).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    labels = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    save_untrained(folder / "path/to/bert", reviews.texts, hidden_size=64, **labels)
+    shutil.copytree(folder / "path/to/bert", folder / "runs/sst2/teacher/model")
+    for name in ("checkpoint-1", "checkpoint-2"):
+        save_untrained(folder / name, reviews.texts, hidden_size=64, scheme="bibert", **labels)
+    (folder / "dev.txt").write_text("\n".join(test.texts[:3]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/training.md", "docs/analysis.md"])
+def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_folder, monkeypatch, capsys):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    if "bibert analyze " in text and document != "README.md":
+        pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
+    monkeypatch.chdir(user_folder)
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) >= 5
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, document, "exec"), names)
+            assert capsys.readouterr().out, f"printed nothing:\n{block}"
+            continue
+        for line in block.replace("\\\n", "").splitlines():
+            if line.startswith("bibert "):
+                run_command(line, SHORTER.get(document, {}), capsys)
+
+
+def run_command(line, shorter, capsys):
+    words = shlex.split(line, comments=True)[1:]
+    words += shorter.get(words[0], "").split()
+    with pytest.raises(SystemExit) as leaving:
+        assert run(words) is None, f"{line}: {capsys.readouterr().err}"
+    said = capsys.readouterr()
+    assert not leaving.value.code, f"{line}: {said.err}"
+    assert said.out or said.err, f"{line}: printed nothing"
+    for option, value in pairwise(words):
+        if option == "-o":
+            assert Path(value).exists(), line
+
+
+def test_every_kind_of_analysis_has_a_command_in_its_document():
+    from bibert.lab.cli.analyze import analyze
+
+    text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
+    assert all(f"\nbibert analyze {command.name} " in text for command in analyze.registered_commands)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_of_a_document_leads_to_a_file(document):
+    links = re.findall(r"\]\(([^)#\s]+)|src=\"([^\"]+)", document.read_text(encoding="utf-8"))
+    targets = [one or other for one, other in links if "://" not in (one or other)]
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", NAMED, ids=name_of)
+def test_every_file_and_name_of_a_document_exists(document):
+    text = document.read_text(encoding="utf-8")
+    files = set(re.findall(r"(?<![\w/.:-])[\w.-]+(?:/[\w.-]+)+\.(?:cpp|h|json|map|md|py|sh|toml|txt)\b", text))
+    folders = set(re.findall(r"`([\w-]+(?:/[\w-]+)*)/`", text))
+    dotted = set(re.findall(r"`([a-z_]+(?:\.\w+)+)(?:\(\))?`", text))
+    files |= {name for name in dotted if name.endswith(".py")}
+    assert files
+    assert [name for name in files | folders if not any((top / name).exists() for top in (ROOT, PACKAGE))] == []
+    names = {name for name in dotted - files if name.split(".")[0] in {path.stem for path in PACKAGE.iterdir()}}
+    assert [name for name in names if not is_defined(name)] == []
+
+
+def is_defined(name):
+    """Whether `nn.schemes.SCHEMES` and the like is a module, or a name or a member of a class in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        module = PACKAGE.joinpath(*parts[:end])
+        if module.is_dir():
+            return end == len(parts)
+        if module.with_suffix(".py").is_file():
+            return end == len(parts) or ".".join(parts[end:]) in names_in(module.with_suffix(".py"))
+    return False
+
+
+@cache
+def names_in(file):
+    """What a module defines, and `Class.member` for the members of its classes."""
+    found = {}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        found |= dict.fromkeys(targets_of(node))
+        if isinstance(node, ast.ClassDef):
+            found |= dict.fromkeys(f"{node.name}.{name}" for item in node.body for name in targets_of(item))
+    return found.keys()
+
+
+def targets_of(node):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [target.id for target in targets if isinstance(target, ast.Name)]
+    return []
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS_OF_README
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path.name not in OTHERS], ids=name_of)
+def test_no_line_of_a_document_is_wider_than_a_screen(document):
+    """Tables and images cannot be folded; `bibert card` writes the card of the model."""
+    lines = enumerate(document.read_text(encoding="utf-8").splitlines(), start=1)
+    wide = {number: line for number, line in lines if len(line) > MOST_COLUMNS and line[0] not in "|!<"}
+    assert wide == {}
