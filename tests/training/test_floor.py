@@ -1,11 +1,13 @@
-"""What one gets without a network: counted by hand, on the dev rows and by the metrics of the data."""
+"""Baselines without a network: the majority class and a bag of words, on data small enough to count by hand."""
 
 from dataclasses import replace
 
 import pytest
 
 from bibert.data.examples import Split, TextData
-from bibert.training.floor import majority_class, words_alone
+from bibert.errors import DataError
+from bibert.training import floor
+from bibert.training.floor import bag_of_words, majority_class, words_alone
 
 TRAIN = Split(("fine film", "fine play", "bad film", "bad play") * 5, None, (1.0, 1.0, 0.0, 0.0) * 5, "train.csv")
 DEV = Split(("fine", "bad", "bad bad", "fine bad bad"), None, (1.0, 0.0, 0.0, 1.0), "dev.csv")
@@ -29,10 +31,29 @@ def test_every_dev_split_has_its_own_majority_class():
 
 def test_words_alone_learn_from_train_and_are_scored_on_dev():
     found = words_alone(DATA)
-    assert found["dev_accuracy"] == 0.75  # the last one says bad twice
+    assert found["dev_accuracy"] == 0.75  # the last row has "bad" twice
     assert found.keys() == {"dev_accuracy", "dev_macro_f1"}
 
 
 def test_both_texts_of_a_pair_are_read():
     pairs = [replace(split, texts=("the",) * len(split), pairs=split.texts) for split in (TRAIN, DEV)]
     assert words_alone(replace(DATA, train=pairs[0], dev={"dev": pairs[1]})) == words_alone(DATA)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"texts": ("a", "b", "c", "?") * 5}, r"train\.csv: .*two letters"),
+        ({"labels": (1.0,) * 20}, r"train\.csv: all 20 rows have the same label"),
+    ],
+)
+def test_texts_without_words_and_a_single_label_are_refused(change: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        bag_of_words(replace(TRAIN, **change))
+
+
+def test_more_weights_than_fit_in_memory_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(floor, "MOST_WEIGHTS", 11)
+    bag_of_words(TRAIN)  # two labels have one weight for each of the 4 words
+    with pytest.raises(DataError, match=r"4 words and 3 labels .* 12 weights, .* 11"):
+        bag_of_words(replace(TRAIN, labels=(0.0, 1.0, 2.0, 2.0) * 5))

@@ -1,7 +1,7 @@
-"""The program `bibert`: the table of commands, and how an error leaves the process.
+"""The program `bibert`: the table of commands, and how errors become exit codes.
 
 A command's module is imported only when that command runs or shows its own help, so `bibert --help` is quick and
-works in an install without torch. The options of a command live in its own file, its work in the library.
+works in an install without torch. A command's options are in its own file, its work is in the library.
 """
 
 import importlib
@@ -19,12 +19,12 @@ from typer.core import TyperGroup
 from bibert.errors import PACKAGES_OF_EXTRA, BibertError, require_extra
 
 EXIT_OS_ERROR = 1
-EXIT_BROKEN_PIPE = 1  # as typer itself leaves when a write meets a closed pipe
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+EXIT_BROKEN_PIPE = 1  # as typer does on a closed pipe
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class Row(NamedTuple):
-    """Where a command lives; the module has a function named like the command, or a group of commands."""
+    """The module of a command, which has a function or a group of commands of that name."""
 
     module: str
     help: str
@@ -33,26 +33,28 @@ class Row(NamedTuple):
 COMMANDS: Mapping[str, Row] = MappingProxyType(
     {
         "quickstart": Row("bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."),
-        "train": Row("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student, in one go."),
+        "train": Row("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
         "finetune": Row("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
         "distill": Row("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
-        "evaluate": Row("bibert.cli.evaluate", "Score a trained model on a data set."),
-        "pack": Row("bibert.cli.pack", "Write a trained student as one small file, checked bit for bit."),
-        "inspect": Row("bibert.lab.cli.inspect", "Show what a packed file is made of, to the byte."),
+        "evaluate": Row("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
+        "pack": Row("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
+        "inspect": Row("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
         "predict": Row("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
-        "bench": Row("bibert.lab.cli.bench", "Measure this file against the engines you would pick instead."),
-        "reproduce": Row("bibert.lab.cli.reproduce", "Run a table of the paper and set the results beside it."),
-        "card": Row("bibert.lab.cli.card", "Write the card of a packed file: figures, origin, limits."),
-        "analyze": Row("bibert.lab.cli.analyze", "The paper's analysis: theorems, and what a model does inside."),
+        "bench": Row("bibert.lab.cli.bench", "Compare a packed file with other engines."),
+        "reproduce": Row("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
+        "card": Row("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
+        "analyze": Row(
+            "bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, directions, attention, cost."
+        ),
         "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
-        "recipes": Row("bibert.cli.recipes", "Show the presets of trainings, or all settings of one."),
+        "recipes": Row("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
         "schemes": Row("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }
 )
 
 
 class LazyGroup(TyperGroup):
-    """A group of placeholders; the one that is called is replaced by the real command first."""
+    """A group of placeholders; the one that is called is first replaced by the real command."""
 
     # typer carries its own click and exports no name for these types, hence Any.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -64,7 +66,6 @@ class LazyGroup(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    """The real command, with the options its function declares, or the group of commands of that name."""
     found = getattr(importlib.import_module(COMMANDS[name].module), name)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
@@ -74,7 +75,7 @@ def _load(name: str) -> Any:
 
 
 def _placeholder() -> None:
-    """Stands in the list of commands; never runs."""
+    """Shown in the list of commands; never runs."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,7 +94,7 @@ for _name, _row in COMMANDS.items():
 @app.callback()
 def bibert(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """BERT in one bit: binarize a BERT classifier, distill it, pack it into one small file, run it on a CPU.
@@ -112,25 +113,21 @@ def main() -> None:
 
 
 def _leave(number: int, _: Any) -> None:
-    """Leave as after Ctrl-C, so that no temporary file stays behind; a training goes on to its checkpoint first."""
+    """Unwind as on Ctrl-C, so that no temporary file is left; a training writes a checkpoint first."""
     sys.exit(128 + number)
 
 
 def _leave_process_group() -> None:
-    """End the threads of a distributed run: one that outlives the interpreter aborts the process now and then."""
-    distributed = sys.modules.get("torch.distributed")  # torch is not imported for this
+    """End the threads of a distributed run: one that outlives the interpreter sometimes aborts the process."""
+    distributed = sys.modules.get("torch.distributed")  # do not import torch for this
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the program and turn what the user can mend into one line on stderr.
+    """Run the program with the words after `bibert`; turn an error the user can fix into one line and an exit code.
 
-    Args:
-        args: the words after `bibert`.
-
-    Returns:
-        The exit code, where an error decides it; a command that ends well leaves by `SystemExit`.
+    A command that succeeds ends with `SystemExit`.
     """
     try:
         _call(args)
@@ -151,7 +148,7 @@ def _call(args: Sequence[str]) -> None:
     try:
         typer.main.get_command(app)(args=list(args), prog_name="bibert")
     finally:
-        sys.stdout.flush()  # a reader that has gone shows here, where it is caught, not when the interpreter ends
+        sys.stdout.flush()  # a closed pipe raises here, where it is caught, not when the interpreter ends
 
 
 def _fail(message: str, exit_code: int) -> int:
@@ -163,7 +160,7 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def _fail_for_missing_package(error: ModuleNotFoundError) -> int:
-    """Name the extra that brings the package; a module that no extra brings is a bug and keeps its traceback."""
+    """Name the extra that has the package; a module that is in no extra is a bug and keeps its traceback."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in PACKAGES_OF_EXTRA.items():
         if package in packages:
@@ -175,6 +172,6 @@ def _fail_for_missing_package(error: ModuleNotFoundError) -> int:
 
 
 def _leave_closed_pipe() -> int:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain."""
+    """Point stdout at /dev/null, so that the interpreter's last flush does not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_BROKEN_PIPE

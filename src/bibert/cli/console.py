@@ -1,4 +1,4 @@
-"""Where a command's words go: results to stdout, everything said on the way to stderr.
+"""Output of commands: results go to stdout, messages and progress to stderr.
 
 So `bibert schemes --json > table.json` holds the table and nothing else, and a progress bar never ends up in a file.
 """
@@ -6,8 +6,9 @@ So `bibert schemes --json > table.json` holds the table and nothing else, and a 
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -16,39 +17,59 @@ from rich.table import Column, Table
 
 Item = TypeVar("Item")
 
-SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
+SECONDS_BETWEEN_LINES = 30.0  # of progress, without a terminal
 MOST_ROWS = 12  # of a table of many moments of a training
-WIDTH_OF_A_PIPE = 200  # a file or a log has no width; rich would cut a table at 80 columns
+WIDTH_OF_A_PIPE = 200  # a file has no width; rich would cut a table at 80 columns
 
 messages = Console(stderr=True, highlight=False)
 
 
 def say(text: str) -> None:
-    """Write a line to stderr as it is: no markup, and no line breaks of our own where it goes to a file."""
+    """Write a line to stderr: no markup, and no line breaks of our own if it goes to a file."""
     messages.print(text, markup=False, soft_wrap=not messages.is_terminal)
 
 
 def print_table(table: Table) -> None:
-    """Write a table of results to stdout, uncut where stdout is not a terminal."""
+    """Write a table of results to stdout, uncut if stdout is not a terminal."""
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE).print(table)
 
 
 def print_json(value: Any) -> None:
-    """Write results to stdout as JSON; NaN and infinity are refused, because JSON has no word for them."""
+    """Write results to stdout as JSON; raises `ValueError` on NaN and infinity, which JSON does not have."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
+def print_metrics(metrics: Mapping[str, Mapping[str, float]], places: Mapping[str, Path | str], as_json: bool) -> None:
+    """Print the metrics of models, as percentages in a table or as fractions in JSON.
+
+    Args:
+        metrics: by model and then by metric: `{"student": {"dev_accuracy": 0.9}}`.
+        places: the file or folder of each model that was saved.
+        as_json: print JSON.
+    """
+    found = {name: str(places[name]) if name in places else None for name in metrics}
+    if as_json:
+        print_json({name: {"metrics": dict(values), "model": found[name]} for name, values in metrics.items()})
+        return
+    names = list(dict.fromkeys(metric for values in metrics.values() for metric in values))
+    table = Table("model", *(metric.replace("_", " ") for metric in names), "where")
+    for name, values in metrics.items():
+        cells = [f"{100 * values[metric]:.1f}" if metric in values else "" for metric in names]
+        table.add_row(name, *cells, found[name] or "")
+    print_table(table)
+
+
 def evenly(count: int, most: int = MOST_ROWS) -> list[int]:
-    """At most so many places of `count`, evenly spread, the first and the last among them."""
+    """At most `most` indices of `count`, evenly spread, including the first and the last."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
 
 
 def progress() -> Progress:
-    """A progress bar on stderr with what is done, the time gone and the time left."""
-    width = len("0:00:00")  # on a narrow terminal the words shrink, not the times
+    """A progress bar on stderr with the count, the time elapsed and the time left."""
+    width = len("0:00:00")  # on a narrow terminal the title shrinks, not the times
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=12),
@@ -60,15 +81,11 @@ def progress() -> Progress:
 
 
 def tracked(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    """Pass everything on, with a bar on a terminal and a line from time to time elsewhere."""
-    if not messages.is_terminal:
-        yield from _said(items, total, title)
+    """Yield the items with a progress bar on a terminal, or a line every 30 seconds elsewhere."""
+    if messages.is_terminal:
+        with progress() as bar:
+            yield from bar.track(items, total=total, description=title)
         return
-    with progress() as bar:
-        yield from bar.track(items, total=total, description=title)
-
-
-def _said(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     start = said = time.monotonic()
     for done, item in enumerate(items, start=1):
         yield item

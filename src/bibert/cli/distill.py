@@ -4,21 +4,21 @@ from typing import Annotated
 
 import typer
 
-from bibert.cli.console import say
+from bibert.cli.console import print_metrics, say
+from bibert.cli.data_options import DataOptions
 from bibert.cli.options import (
-    DataOptions,
     Json,
     Output,
     ProbeEvery,
     SchemeName,
     TrainingOptions,
+    option,
     probe_of,
     with_option_groups,
 )
 from bibert.errors import require_extra
 from bibert.nn.folders import RUN_MODEL
 from bibert.nn.schemes import get_scheme
-from bibert.training.run import PROBE
 
 
 @with_option_groups
@@ -30,22 +30,18 @@ def distill(
     scheme: SchemeName = "bibert",
     start: Annotated[
         str | None,
-        typer.Option(
-            help="The BERT to make the student from, such as a shallower one, or a student that learns on; "
-            "the teacher if not given.",
-            show_default=False,
-        ),
+        option("The BERT to initialise the student from: a shallower one, or a student; by default the teacher."),
     ] = None,
     probe_every: ProbeEvery = 0,
     json: Json = False,
 ) -> None:
-    """Binarize a teacher by a scheme and distill it: the student.
+    """Binarize a teacher by a scheme and distill it into the student.
 
     Example: bibert distill reviews.csv --teacher runs/teacher/model --scheme bibert -o runs/student
     """
     require_extra("train", "bibert distill")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
-    from bibert.cli.results import show_metrics
+    from bibert.training.run import PROBE, is_main_process
     from bibert.training.student import distill as run
 
     quiet_libraries()
@@ -56,6 +52,7 @@ def distill(
     metrics = run(
         teacher, row, texts, output, recipe, start=start, probe=probe_of(probe_every), callbacks=callbacks, **arguments
     )
-    if probe_every and not (output / PROBE).exists():
-        say(f"{output}: was trained before without --probe-every; it is not trained again for it")
-    show_metrics({scheme: metrics}, {scheme: output / RUN_MODEL}, json)
+    if is_main_process():
+        if probe_every and not (output / PROBE).exists():
+            say(f"{output}: --probe-every came too late, this run was finished without it; choose another -o")
+        print_metrics({scheme: metrics}, {scheme: output / RUN_MODEL}, json)

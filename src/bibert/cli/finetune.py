@@ -1,6 +1,8 @@
 """`bibert finetune`: the teacher."""
 
-from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TeacherOptions, with_option_groups
+from bibert.cli.console import print_metrics
+from bibert.cli.data_options import DataOptions
+from bibert.cli.options import Checkpoint, Json, Output, TeacherOptions, with_option_groups
 from bibert.errors import require_extra
 from bibert.nn.folders import RUN_MODEL
 
@@ -15,11 +17,12 @@ def finetune(
     """
     require_extra("train", "bibert finetune")
     from bibert.cli.progress import TrainingProgress, quiet_libraries
-    from bibert.cli.results import show_metrics
+    from bibert.training.run import is_main_process
     from bibert.training.teacher import finetune as run
 
     quiet_libraries()
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
     metrics = run(checkpoint, texts, output, recipe, callbacks=[TrainingProgress("teacher")], **arguments)
-    show_metrics({"teacher": metrics}, {"teacher": output / RUN_MODEL}, json)
+    if is_main_process():
+        print_metrics({"teacher": metrics}, {"teacher": output / RUN_MODEL}, json)

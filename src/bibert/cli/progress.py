@@ -1,4 +1,4 @@
-"""Showing a training: a progress bar with loss, dev score and time left on a terminal, plain lines elsewhere."""
+"""Progress of a training: a bar with loss, dev score and time left on a terminal, plain lines elsewhere."""
 
 import time
 from datetime import timedelta
@@ -14,9 +14,9 @@ from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 
 
 def quiet_libraries() -> None:
-    """Keep the bars and notices of transformers off the terminal; a command shows its own progress.
+    """Turn off the bars and notices of transformers; a command shows its own progress.
 
-    The bars of downloads stay: a checkpoint from the Hub takes minutes, and nothing of ours shows them.
+    Download bars stay: a checkpoint from the Hub takes minutes, and no bar of ours shows them.
     """
     logging.disable_progress_bar()  # of downloads too
     if messages.is_terminal and not HF_HUB_DISABLE_PROGRESS_BARS:
@@ -25,11 +25,7 @@ def quiet_libraries() -> None:
 
 
 class TrainingProgress(TrainerCallback):  # type: ignore[misc]
-    """Follows one training at a time; several stages follow each other under their own names.
-
-    Args:
-        title: what is trained, such as `teacher`.
-    """
+    """Shows one training at a time, under a title such as `teacher`; stages follow each other."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -41,7 +37,7 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
         self.running = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Start a bar, or say that the training starts or goes on."""
+        """Start a bar, or print a line."""
         if not state.is_world_process_zero:
             return
         self.loss = self.score = ""
@@ -53,17 +49,18 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
             self.bar.start()
             self.task = self.bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
         elif state.global_step:
-            self._say(f"goes on at step {state.global_step} of {state.max_steps}")
+            self._say(f"resuming at step {state.global_step} of {state.max_steps}")
         else:
             self._say(f"{state.max_steps} steps")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Move the bar."""
         if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, completed=state.global_step, description=self._description())
+            description = "  ".join(part for part in (self.title, self.loss, self.score) if part)
+            self.bar.update(self.task, completed=state.global_step, description=description)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Remember the newest loss; without a terminal, print a line from time to time."""
+        """Remember the newest loss; without a terminal, print a line every 30 seconds."""
         if not state.is_world_process_zero or "loss" not in (logs or {}):
             return
         self.loss = f"loss {logs['loss']:.3f}"
@@ -74,14 +71,14 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
         """Show the newest and the best dev score."""
         name = args.metric_for_best_model
         if not state.is_world_process_zero or name not in (metrics or {}) or not self.running:
-            return  # after the training the best model is scored once more
+            return  # after the training the best model is evaluated once more
         best = max(metrics[name], state.best_metric if state.best_metric is not None else metrics[name])
         self.score = f"{name.removeprefix('eval_')} {metrics[name]:.4f} (best {best:.4f})"
         if self.bar is None:
             self._line(state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Take the bar down and say how it went."""
+        """Close the bar and print a summary."""
         self.running = False
         if not state.is_world_process_zero:
             return
@@ -94,17 +91,9 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
     def _line(self, state: Any) -> None:
         self.last_line = time.monotonic()
         done = max(state.global_step - self.first_step, 1)
-        left = (self.last_line - self.started) / done * (state.max_steps - state.global_step)
-        facts = [
-            f"step {state.global_step}/{state.max_steps}",
-            self.loss,
-            self.score,
-            f"{timedelta(seconds=round(left))} left",
-        ]
+        left = timedelta(seconds=round((self.last_line - self.started) / done * (state.max_steps - state.global_step)))
+        facts = (f"step {state.global_step}/{state.max_steps}", self.loss, self.score, f"{left} left")
         self._say(", ".join(fact for fact in facts if fact))
-
-    def _description(self) -> str:
-        return "  ".join(part for part in (self.title, self.loss, self.score) if part)
 
     def _say(self, text: str) -> None:
         say(f"{self.title}: {text}")

@@ -1,4 +1,4 @@
-"""`bibert recipes`: the presets of trainings, and every setting of one of them as a TOML file to start from."""
+"""`bibert recipes`: the recipe presets, and every setting of one of them as a TOML file to start from."""
 
 from typing import Annotated, Any
 
@@ -13,11 +13,11 @@ SHOWN = ("learning_rate", "epochs", "batch_size", "max_length", "eval_every")  #
 
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(help="A preset: print all its settings as TOML.", show_default=False)
+        str | None, typer.Argument(help="A preset, to print all its settings as TOML.", show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the presets for --recipe and --teacher-recipe, or everything one of them says.
+    """Show the presets for --recipe and --teacher-recipe, or all settings of one.
 
     Example: bibert recipes student > mine.toml
     """
@@ -41,7 +41,7 @@ def recipes(
 
 
 def _toml(value: Any) -> str:
-    """A setting as TOML has it; there are numbers, words, truths and one table of numbers."""
+    """A setting as TOML: a number, a string, a boolean, or the table of weights."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -8,10 +8,11 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import evenly, print_json, print_table
-from bibert.cli.options import Json, TextOptions, with_option_groups
+from bibert.cli.options import Json, with_option_groups
 from bibert.errors import DataError, require_extra
 from bibert.lab.cli.figures import FigureFile, check_figure, save_drawn
 from bibert.lab.cli.histories import Head, Layer, load_histories, of_head, one_head
+from bibert.lab.cli.texts import TextOptions
 from bibert.lab.paper import DIRECTION_MARGINS
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import evenly, print_json, print_table
-from bibert.cli.options import Json, TextOptions, with_option_groups
+from bibert.cli.options import Json, with_option_groups
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.cli.figures import FigureFile, check_figure, save_drawn
 from bibert.lab.cli.histories import Head, Layer, load_histories, of_head, one_head
 from bibert.lab.cli.subjects import load_subjects
+from bibert.lab.cli.texts import TextOptions
 from bibert.lab.entropy import HEADS, LAYERS
 
 if TYPE_CHECKING:

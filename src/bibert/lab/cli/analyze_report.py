@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import ScoringOptions, TextOptions, with_option_groups
+from bibert.cli.data_options import EvaluationOptions
+from bibert.cli.options import with_option_groups
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 from bibert.lab.cli.subjects import load_subjects
+from bibert.lab.cli.texts import TextOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +30,7 @@ MOST_TEXTS = 32  # of labelled rows that entropies are taken on
 def report(
     model: Annotated[str, typer.Option("--model", "-m", help="A run folder, finished or not, or a packed file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")],
-    data: ScoringOptions,
+    data: EvaluationOptions,
     texts: TextOptions,
 ) -> None:
     """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
@@ -50,7 +52,7 @@ def report(
     say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
 
 
-def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Findings":
+def _findings(record: "Record", data: EvaluationOptions, texts: "list[Row]") -> "Findings":
     """Measure what the model, the rows and the texts allow."""
     from bibert.lab.pages.report import Findings
 
@@ -76,7 +78,7 @@ def _findings(record: "Record", data: ScoringOptions, texts: "list[Row]") -> "Fi
     )
 
 
-def _rows(record: "Record", data: ScoringOptions) -> "tuple[Split, tuple[str, ...]]":
+def _rows(record: "Record", data: EvaluationOptions) -> "tuple[Split, tuple[str, ...]]":
     """The rows, of a task with two dev sets the first, and the metrics for them."""
     splits, names = data.load_splits(tuple(record.labels))
     return next(iter(splits.values())), names

@@ -8,10 +8,11 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import Json, TextOptions, with_option_groups
+from bibert.cli.options import Json, with_option_groups
 from bibert.errors import DataError
 from bibert.lab.cli.figures import FigureFile, check_figure, save_drawn
 from bibert.lab.cli.subjects import load_subjects
+from bibert.lab.cli.texts import TextOptions
 from bibert.lab.paper import DIRECTION_ERROR, DIRECTION_ERROR_SAMPLES, QUANTILES, zeros_percent
 
 if TYPE_CHECKING:

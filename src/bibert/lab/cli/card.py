@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import ScoringOptions, with_option_groups
+from bibert.cli.data_options import EvaluationOptions
+from bibert.cli.options import with_option_groups
 from bibert.data.glue import get_task
 from bibert.errors import require_extra
 from bibert.files import write_whole
@@ -15,7 +16,7 @@ from bibert.models import DEFAULT
 
 @with_option_groups
 def card(
-    data: ScoringOptions,
+    data: EvaluationOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
     title: Annotated[str, typer.Option(help="First line of the card.")],
     model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,

@@ -36,13 +36,14 @@ def quickstart(
     from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.lab.quickstart import DEV_ROWS, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
-    from bibert.training.words import accuracy_of_words
+    from bibert.training.floor import bag_of_words
 
     quiet_libraries()
     say(f"generating {TRAIN_ROWS} sentences to learn from and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)
-    words, engine = accuracy_of_words(result.train, result.dev), _engine_accuracy(result)
+    words = float(bag_of_words(result.train).score(result.dev.joined_texts, result.dev.labels))
+    engine = _engine_accuracy(result)
     report = _measure(result.packed)
     seconds = time.monotonic() - started
     if json:
