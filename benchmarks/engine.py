@@ -17,7 +17,6 @@ import tables
 
 from bibert.cli.console import say, tracked
 from bibert.lab.architecture import ARCHITECTURES
-from bibert.lab.packed_cost import config_of_shape
 from bibert.lab.rivals.benchmark import Plan, compare
 from bibert.lab.rivals.inputs import Shape
 from bibert.lab.rivals.models import random_packed
@@ -37,7 +36,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         path = Path(folder) / "random.bibert"
         for name, architecture in MODELS.items():
             say(name)
-            save(random_packed(config_of_shape(ARCHITECTURES[architecture])), path)
+            save(random_packed(ARCHITECTURES[architecture]), path)
             reports[name] = compare(path, plan, tracked).to_dict()
     first = next(iter(reports.values()))
     return {

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from bibert.errors import ModelFileError
 from bibert.lab.architecture import ARCHITECTURES
-from bibert.lab.packed_cost import config_of_shape
 from bibert.lab.rivals.models import random_packed
 from bibert.packed.file import load, save
 
@@ -74,7 +73,7 @@ def main() -> None:
             shutil.copy(options.model, path)
         else:
             tokenizer = random.Random(options.seed).randbytes(TOKENIZER_BYTES)
-            save(random_packed(config_of_shape(ARCHITECTURES["minilm-l6"]), options.seed, tokenizer), path)
+            save(random_packed(ARCHITECTURES["minilm-l6"], options.seed, tokenizer), path)
         digest = load(path).digest
         result = {"bytes": path.stat().st_size, "flips": count_refusals(path, flips(path, options.flips, draw))}
         assert load(path).digest == digest, "the flips were not taken back"

@@ -28,7 +28,7 @@ from bibert.nn.functional import Quantized, binarize_rows, bool_
 from bibert.nn.layers import QuantLinear, Shift
 from bibert.nn.loading import Classifier
 from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
-from bibert.nn.packable import ffn_levels, why_not_packable
+from bibert.nn.packable import packed_config, why_not_packable
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
@@ -106,24 +106,7 @@ def config_of(config: BiBertConfig) -> PackedConfig:
     scheme = config.quantization
     if reason := why_not_packable(scheme):
         raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a 'bibert' student")
-    try:
-        return PackedConfig(
-            layers=config.num_hidden_layers,
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            head_size=config.head_size,
-            intermediate=config.intermediate_size,
-            vocabulary=config.vocab_size,
-            positions=config.max_position_embeddings,
-            token_types=config.type_vocab_size,
-            labels=config.num_labels,
-            norm_eps=float(config.layer_norm_eps),
-            thresholds=scheme.thresholds,
-            score_thresholds=scheme.score_thresholds,
-            ffn_levels=ffn_levels(scheme),
-        )
-    except ModelFileError as error:
-        raise CheckpointError(f"the model does not fit a packed file: {error}") from error
+    return packed_config(config.to_dict(), scheme)
 
 
 def tensors_of(model: BiBertForSequenceClassification) -> Tensors:

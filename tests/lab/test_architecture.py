@@ -5,7 +5,8 @@ import json
 import pytest
 
 from bibert.errors import CheckpointError
-from bibert.lab.architecture import ARCHITECTURES, Architecture, count_parameters, get_architecture, name_of
+from bibert.lab.architecture import ARCHITECTURES, count_parameters, get_architecture, name_of, read_architecture
+from bibert.nn.packable import packed_config
 
 BERT_BASE_CONFIG = {
     "model_type": "bert",
@@ -44,7 +45,6 @@ def test_the_smaller_shapes_have_their_totals(name, total):
 
 def test_the_count_is_that_of_the_transformers_model():
     transformers = pytest.importorskip("transformers")
-    shape = Architecture(layers=2, hidden=24, heads=3, intermediate=40, vocabulary=50, positions=16, types=3, labels=5)
     config = transformers.BertConfig(
         num_hidden_layers=2,
         hidden_size=24,
@@ -56,29 +56,30 @@ def test_the_count_is_that_of_the_transformers_model():
         num_labels=5,
     )
     model = transformers.BertForSequenceClassification(config)
+    shape = packed_config(config.to_dict())
     assert count_parameters(shape).total == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_a_config_and_its_folder_give_the_same_shape(config_file):
     file = config_file()
-    assert Architecture.from_config(file) == ARCHITECTURES["bert-base"]
-    assert Architecture.from_config(file.parent) == ARCHITECTURES["bert-base"]
+    assert read_architecture(file) == ARCHITECTURES["bert-base"]
+    assert read_architecture(file.parent) == ARCHITECTURES["bert-base"]
     assert get_architecture(str(file.parent)) == ARCHITECTURES["bert-base"]
 
 
 def test_labels_come_from_their_names_or_their_number(config_file):
-    assert Architecture.from_config(config_file(id2label={"0": "a", "1": "b", "2": "c"})).labels == 3
-    assert Architecture.from_config(config_file(num_labels=4)).labels == 4
+    assert read_architecture(config_file(id2label={"0": "a", "1": "b", "2": "c"})).labels == 3
+    assert read_architecture(config_file(num_labels=4)).labels == 4
 
 
 def test_a_config_of_our_own_model_is_read(config_file):
-    shape = Architecture.from_config(config_file(model_type="bibert", attention_head_size=64))
+    shape = read_architecture(config_file(model_type="bibert", attention_head_size=64))
     assert shape == ARCHITECTURES["bert-base"]
 
 
 def test_a_shape_keeps_its_name_whatever_its_labels(config_file):
-    assert name_of(Architecture.from_config(config_file(num_labels=3))) == "bert-base"
-    assert name_of(Architecture.from_config(config_file(num_hidden_layers=11))) is None
+    assert name_of(read_architecture(config_file(num_labels=3))) == "bert-base"
+    assert name_of(read_architecture(config_file(num_hidden_layers=11))) is None
 
 
 def test_names_do_not_mind_capitals():
@@ -87,57 +88,50 @@ def test_names_do_not_mind_capitals():
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(CheckpointError, match=r"no architecture 'bert-bas'.* did you mean 'bert-base'"):
+    with pytest.raises(CheckpointError, match=r"'bert-bas'.* did you mean 'bert-base'"):
         get_architecture("bert-bas")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, r"config\.json: model_type is 'roberta'; give the config of a BERT"),
-        ({"hidden_size": "768"}, r"config\.json: hidden_size is '768', must be a whole number from 1 up"),
-        ({"num_hidden_layers": 0}, r"num_hidden_layers is 0, must be a whole number"),
-        ({"num_hidden_layers": True}, r"num_hidden_layers is True, must be a whole number"),
-        ({"num_attention_heads": 7}, r"config\.json: .*7 heads cannot share a hidden size of 768"),
-        ({"num_attention_heads": 6, "attention_head_size": 64}, r"6 heads of 64 .* half-width student"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'.* 'bert'"),
+        ({"hidden_size": "768"}, "hidden_size is '768', must be a whole number"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0, must be a whole number"),
+        ({"num_hidden_layers": True}, "num_hidden_layers is True, must be a whole number"),
+        ({"intermediate_size": None}, "intermediate_size is None"),
+        ({"num_attention_heads": 7}, "7 heads .* 768"),
+        ({"num_attention_heads": 6}, "head_size is 128, .* 64"),
     ],
 )
-def test_a_config_that_is_no_berts_says_which_key_is_wrong(config_file, changes, message):
-    with pytest.raises(CheckpointError, match=message):
-        Architecture.from_config(config_file(**changes))
-
-
-def test_a_missing_key_is_named(config_file):
-    file = config_file()
-    config = {key: value for key, value in BERT_BASE_CONFIG.items() if key != "intermediate_size"}
-    file.write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"config\.json: has no 'intermediate_size'"):
-        Architecture.from_config(file)
+def test_a_config_that_is_not_a_berts_is_refused_with_the_key(config_file, changes, message):
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*{message}"):
+        read_architecture(config_file(**changes))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{\n"hidden_size": 768,\n', r"config\.json:3: not JSON"),
-        (b"[1, 2]", r"config\.json: holds a list, a config is an object"),
+        (b'{\n"hidden_size": 768,\n', r"config\.json:3: .*JSON"),
+        (b"[1, 2]", r"config\.json: holds a list"),
         (b"\xff\xfe\x00\x80", r"config\.json: byte 0 is not UTF-8"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused_with_its_place(tmp_path, content, message):
+def test_a_file_that_is_not_a_config_is_refused_with_its_place(tmp_path, content, message):
     file = tmp_path / "config.json"
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
-        Architecture.from_config(file)
+        read_architecture(file)
 
 
 def test_a_config_with_a_byte_order_mark_is_read(config_file):
     file = config_file()
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    assert Architecture.from_config(file) == ARCHITECTURES["bert-base"]
+    assert read_architecture(file) == ARCHITECTURES["bert-base"]
 
 
 def test_a_missing_config_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"config\.json: there is no such file"):
-        Architecture.from_config(tmp_path)
-    with pytest.raises(CheckpointError, match=r"elsewhere\.json: there is no such file"):
+    with pytest.raises(CheckpointError, match=r"config\.json: no such file"):
+        read_architecture(tmp_path)
+    with pytest.raises(CheckpointError, match=r"elsewhere\.json: no such file"):
         get_architecture(str(tmp_path / "elsewhere.json"))

@@ -67,15 +67,13 @@ def pack(
 
 
 def _show(packed: "PackedModel", output: Path, json: bool) -> None:
-    from bibert.packed.summary import summarize
-
-    total = summarize(packed, len(packed.tokenizer), packed.max_length).total
-    verified = packed.about["verified_rows"]
+    size, in_float32 = output.stat().st_size, packed.float32_bytes
+    ratio, verified = in_float32 / size, packed.about["verified_rows"]
     if json:
-        sizes = {"bytes": total.nbytes, "float32_bytes": total.float32_bytes, "ratio": total.ratio}
+        sizes = {"bytes": size, "float32_bytes": in_float32, "ratio": ratio}
         print_json({"file": str(output), **sizes, "verified_rows": verified, "sha256": packed.digest})
         return
     table = Table("file", "bytes", "in float32", "ratio", "rows with the same bits")
-    table.add_row(str(output), f"{total.nbytes:,}", f"{total.float32_bytes:,}", f"{total.ratio:.1f}", f"{verified:,}")
+    table.add_row(str(output), f"{size:,}", f"{in_float32:,}", f"{ratio:.1f}", f"{verified:,}")
     print_table(table)
     say(f"next: bibert predict -m {output} 'a text', or bibert inspect {output}")

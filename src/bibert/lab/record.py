@@ -11,14 +11,15 @@ from typing import Any
 
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
-from bibert.lab.architecture import Architecture
+from bibert.lab.architecture import read_architecture
 from bibert.lab.history import History, load_history
-from bibert.lab.packed_cost import architecture_of, scheme_of_file
+from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn.folders import CONFIG_NAME, RUN_MODEL
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
+from bibert.packed.schema import PackedConfig
 from bibert.training.provenance import NOTES
 from bibert.training.run import LOG, PROBE
 
@@ -47,7 +48,7 @@ class Record:
     name: str
     model: Path | None
     scheme: Scheme
-    architecture: Architecture | None
+    architecture: PackedConfig | None
     labels: Sequence[str]
     data: Mapping[str, Any]
     recipe: Mapping[str, Any]
@@ -89,7 +90,7 @@ def _of_run(folder: Path) -> Record:
             name=folder.name,
             model=model if has_model else None,
             scheme=scheme,
-            architecture=Architecture.from_config(model) if has_model and not scheme.split else None,
+            architecture=read_architecture(model) if has_model and not scheme.split else None,
             labels=_labels(model) if has_model else (),
             data=request["data"],
             recipe=request["recipe"],
@@ -123,7 +124,7 @@ def _of_file(path: Path) -> Record:
         name=path.name,
         model=path,
         scheme=_scheme_of(packed),
-        architecture=architecture_of(packed.config),
+        architecture=packed.config,
         labels=packed.labels,
         data=about.get("data", {}),
         recipe=about.get("recipe", {}),

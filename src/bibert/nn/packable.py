@@ -1,18 +1,65 @@
-"""Whether a packed file can express a scheme, asked once for `export`, which packs, and `bibert inspect`, which tells.
+"""Which networks a packed file can hold: the shape of a Hugging Face config, and whether the scheme can be packed.
 
-No torch is needed. The file itself is `packed`; that a size is within its limits is `packed.schema`'s business.
+`export` packs and `bibert inspect` reports by these functions. They need no torch.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
+from bibert.errors import CheckpointError, ModelFileError
 from bibert.nn.schemes import ONE_BIT, Scheme
+from bibert.packed.schema import PackedConfig
+
+CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "intermediate": "intermediate_size",
+        "vocabulary": "vocab_size",
+        "positions": "max_position_embeddings",
+        "token_types": "type_vocab_size",
+    }
+)
 
 # What stands in front of the second FFN layer, and the levels the file has for it. `sign` and `bool` are expressible
 # only without an activation before them: the sign of a computed GELU or ReLU is not the sign of its input.
 FFN_LEVELS: Mapping[tuple[str, str], str] = MappingProxyType(
     {("gelu_sign", "gelu"): "sign", ("sign", "linear"): "sign", ("bool", "linear"): "bool"}
 )
+
+
+def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> PackedConfig:
+    """Translate the values of a config.json; `scheme` adds the thresholds and FFN levels of a packable scheme.
+
+    Raises:
+        CheckpointError: a size is missing, is not a whole number, or is beyond the limits of a packed file.
+    """
+    sizes: dict[str, Any] = {name: config.get(key) for name, key in CONFIG_KEYS.items()}
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise CheckpointError(f"{CONFIG_KEYS[name]} is {value!r}, must be a whole number from 1 up")
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head_size = config.get("attention_head_size")
+    if head_size is None and hidden % heads:
+        raise CheckpointError(
+            f"{heads} heads cannot share a hidden size of {hidden} evenly; choose a multiple of the heads"
+        )
+    parts: dict[str, Any] = {}
+    if scheme is not None:
+        parts = {"thresholds": scheme.thresholds, "score_thresholds": scheme.score_thresholds}
+        parts["ffn_levels"] = ffn_levels(scheme)
+    try:
+        return PackedConfig(
+            **sizes,
+            head_size=head_size or hidden // heads,
+            labels=len(config.get("id2label") or ()) or config.get("num_labels", 2),
+            norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+            **parts,
+        )
+    except ModelFileError as error:
+        raise CheckpointError(f"the model does not fit a packed file: {error}") from error
 
 
 def why_not_packable(scheme: Scheme) -> str | None:

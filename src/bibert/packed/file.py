@@ -23,7 +23,15 @@ from bibert.errors import ModelFileError
 from bibert.files import write_whole
 from bibert.packed.bits import has_stray_bits
 from bibert.packed.header import DAMAGED, LENGTH_BYTES, MOST_HEADER_BYTES, PACK_AGAIN, Description, decode, encode
-from bibert.packed.schema import DTYPES, TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, tensor_specs
+from bibert.packed.schema import (
+    DTYPES,
+    TOKENIZER,
+    PackedConfig,
+    TensorSpec,
+    columns_of_bits,
+    float32_bytes,
+    tensor_specs,
+)
 
 MOST_FILE_BYTES = 10**9
 # Other files that people pass, by their first bytes. Read as the length of a header, each would be far too large.
@@ -75,6 +83,11 @@ class PackedModel(Description):
     def digest(self) -> str:
         """SHA-256 of the file in which the digits of the digest itself are zeros."""
         return _digest(self, self.data, self.specs[-1].nbytes)
+
+    @property
+    def float32_bytes(self) -> int:
+        """Bytes of the same model and tokenizer before binarization."""
+        return sum(float32_bytes(self.config, spec) for spec in self.specs)
 
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor; KeyError for an unknown name."""

@@ -176,6 +176,13 @@ def _bit_shapes(config: PackedConfig) -> dict[str, tuple[int, int]]:
     return shapes | {"pooler.bits": (config.hidden, config.hidden)}
 
 
+def float32_bytes(config: PackedConfig, spec: TensorSpec) -> int:
+    """Bytes of a tensor in the model before binarization: 0 for scales and thresholds, which only a packed file has."""
+    if spec.dtype == "U64":
+        return DTYPES["F32"].itemsize * spec.shape[0] * columns_of_bits(config)[spec.name]
+    return 0 if spec.name.endswith(("scale", "threshold")) else spec.nbytes
+
+
 def _bits(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     for name, (rows, columns) in _bit_shapes(config).items():
         yield name, "U64", (rows, words_for(columns))

@@ -8,12 +8,13 @@ import pytest
 from rich.console import Console
 
 from bibert.errors import EngineError
-from bibert.lab.architecture import ARCHITECTURES, Architecture
+from bibert.lab.architecture import ARCHITECTURES, read_architecture
 from bibert.lab.cli import inspect as command
 from bibert.lab.cost import flops
+from bibert.lab.parts import summarize
 from bibert.nn.schemes import SCHEMES, get_scheme, half_width_ternary
 from bibert.packed.file import load
-from bibert.packed.summary import summarize
+from bibert.packed.header import Description
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_json_has_what_the_file_says_of_itself(packed_file, shown):
 
 def test_the_flops_are_those_of_bibert_schemes(student, shown):
     values = shown(student, "--tokens", 20)
-    assert values["flops"] == flops(Architecture.from_config(student), SCHEMES["bibert"], 20).total
+    assert values["flops"] == flops(read_architecture(student), SCHEMES["bibert"], 20).total
 
 
 def test_a_file_without_a_gelu_counts_none(shown):
@@ -73,7 +74,7 @@ def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_table_fits_an_ordinary_terminal(name):
-    summary, out = summarize(command._description({}, ARCHITECTURES[name], SCHEMES["bibert"]), 466_000, 128), StringIO()
+    summary, out = summarize(Description(ARCHITECTURES[name], ("no", "yes"), 128, {}), 466_000, 128), StringIO()
     Console(file=out, width=80, highlight=False).print(command._parts_table(summary))
     assert "…" not in out.getvalue()
     assert f"{summary.total.bits:,}" in out.getvalue()
@@ -187,9 +188,9 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
         tmp_path: "bytes of",  # the only packed file in the folder
         damaged: "the scheme is damaged",
         unknown: "weight is 'foo', must be one of",
-        cut: "config.json: is not JSON",
+        cut: "config.json:1: is not JSON",
         listed: "config.json: holds a list",
-        garbled: "tokenizer.json: is not JSON",
+        garbled: "tokenizer.json:1: is not JSON",
     }
     for path, says in cases.items():
         assert bibert("inspect", path, "--tokens", "8") == 2
@@ -197,7 +198,7 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
         assert error.count("\n") == 1
         assert says in error
     assert bibert("inspect", packed_file, "--tokens", 65) == 2
-    assert "tokens is 65, but this model takes from 1 to 64" in capsys.readouterr().err
+    assert "tokens is 65, must be from 1 to 64" in capsys.readouterr().err
 
 
 def test_a_folder_of_bibert_plus_counts_its_thresholds(student, shown, tmp_path):

@@ -1,13 +1,10 @@
-"""`bibert analyze cost`: every printed size and FLOPs figure beside the rule that gives it, or why none does.
+"""`bibert analyze cost`: the sizes and FLOPs that the paper prints, figure by figure, beside the rules.
 
-`bibert schemes` goes scheme by scheme on one shape; this goes figure by figure through the paper's shapes, and sets
-the bytes of real files beside the rule. The counting and the reasons are in `analysis`.
+It also shows the bytes of packed files beside the size rule. `bibert schemes` lists one shape scheme by scheme.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,20 +12,21 @@ from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
-from bibert.lab.architecture import ARCHITECTURES, Architecture, get_architecture, name_of
-from bibert.lab.comparison import Figure, Verdict, figures
-from bibert.lab.cost import MIB, RULES, TOKENS, readings_of_13_4, size
+from bibert.lab.architecture import ARCHITECTURES, describe, get_architecture, name_of
+from bibert.lab.comparison import Figure, Verdict, figures, readings_of_13_4
+from bibert.lab.cost import MIB, RULES, TOKENS, size
 from bibert.lab.paper import TABLE_2
 from bibert.nn.schemes import SCHEMES
+from bibert.packed.schema import PackedConfig
 
 if TYPE_CHECKING:
-    from bibert.lab.packed_cost import PartBytes
+    from bibert.lab.parts import PartBytes
 
 PAPERS = tuple(dict.fromkeys(row.architecture for row in TABLE_2.rows))
 HEADS = {"size": "size, MB", "flops": "FLOPs, G", "extra_flops": "ΔFLOPs, G"}
-WORDS = {Verdict.EQUAL: "reproduced", Verdict.CLOSE: "close", Verdict.DIFFERENT: "not"}
 DIGITS = {"size": 2, "flops": 3, "extra_flops": 4}
-Shapes = dict[str, tuple[Architecture, list[Figure]]]
+WORDS = {Verdict.EQUAL: "reproduced", Verdict.CLOSE: "close", Verdict.DIFFERENT: "not"}
+Shapes = dict[str, tuple[PackedConfig, list[Figure]]]
 
 
 def cost(
@@ -37,95 +35,86 @@ def cost(
         typer.Option(
             "--architecture",
             "-a",
-            help=f"Another shape, with all schemes: {', '.join(ARCHITECTURES)}, a config.json or its folder. "
-            "May be given several times.",
+            help=f"Add a shape with all schemes: {', '.join(ARCHITECTURES)}, a config.json or its folder. "
+            "May be repeated.",
             show_default=False,
         ),
     ] = None,
     packed: Annotated[
         list[str] | None,
         typer.Option(
-            help="A packed file, whose bytes are set beside the rule. May be given several times.",
+            help="Show the bytes of this packed file beside the rule. May be repeated.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show which of the paper's sizes and FLOPs follow from a rule, by which, and why the others do not.
+    """Show which of the paper's sizes and FLOPs follow from a rule, from which, and why the others do not.
 
     Example: bibert analyze cost --packed model.bibert
     """
-    shapes = _shapes(architecture or [])
-    files = {str(path): parts for path, parts in map(_file, packed or [])}
+    shapes: Shapes = {}
+    for name in PAPERS:
+        found = figures(ARCHITECTURES[name])
+        shapes[name] = ARCHITECTURES[name], [figure for figure in found if figure.printed is not None]
+    for word in architecture or ():
+        shape = get_architecture(word)
+        shapes[name_of(shape) or word] = shape, figures(shape)
+    files = dict(map(_file, packed or ()))
     if json:
         print_json(_as_json(shapes, files))
         return
-    for name, (shape, lines) in shapes.items():
-        tokens = min(TOKENS, shape.positions)
-        print_table(_figures_table(f"{name} ({shape}), FLOPs of {tokens} tokens", lines))
+    for name, (shape, found) in shapes.items():
+        title = f"{name} ({describe(shape)}), FLOPs of {min(TOKENS, shape.positions)} tokens"
+        print_table(_figures_table(title, found))
     print_table(_notes(shapes))
     for file, parts in files.items():
         print_table(_file_table(file, parts))
 
 
-def _shapes(given: Iterable[str]) -> Shapes:
-    """The paper's shapes with the figures it prints, and those that were asked for with all."""
-    shapes = {name: (ARCHITECTURES[name], _printed(figures(ARCHITECTURES[name]))) for name in PAPERS}
-    for word in given:
-        shape = get_architecture(word)
-        shapes[name_of(shape) or word] = (shape, figures(shape))
-    return shapes
-
-
-def _printed(lines: Iterable[Figure]) -> list[Figure]:
-    return [line for line in lines if line.printed is not None]
-
-
-def _file(model: str) -> "tuple[Path, list[PartBytes]]":
-    from bibert.lab.packed_cost import beside_the_rule
+def _file(model: str) -> "tuple[str, list[PartBytes]]":
+    from bibert.lab.parts import beside_the_rule
     from bibert.models import find_file
     from bibert.packed.file import load
 
     path = find_file(model)
     found = load(path)
-    return path, beside_the_rule(found, len(found.tokenizer))
+    return str(path), beside_the_rule(found, len(found.tokenizer))
 
 
-def _summary(shapes: Shapes) -> Counter[Verdict]:
+def _verdicts(shapes: Shapes) -> Counter[Verdict]:
     """How many printed figures, each of a scheme, have which verdict."""
     counts: Counter[Verdict] = Counter()
-    for _, lines in shapes.values():
-        for line in lines:
-            if line.printed is not None:
-                counts[line.printed.verdict] += len(line.schemes)
+    for figure in (figure for _, found in shapes.values() for figure in found):
+        if figure.printed is not None:
+            counts[figure.printed.verdict] += len(figure.schemes)
     return counts
 
 
-def _figures_table(title: str, lines: Iterable[Figure]) -> Table:
+def _figures_table(title: str, found: list[Figure]) -> Table:
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head, justify in (("", "left"), ("paper", "right"), ("ours", "right"), ("", "left"), ("rule", "left")):
-        table.add_column(head, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for head in ("", "paper", "ours", "", "rule"):
+        table.add_column(head, justify="right" if head in ("paper", "ours") else "left", no_wrap=True)
     table.add_column("schemes, and why not")
     before = ""
-    for line in lines:
-        found = line.printed
-        who = ", ".join(line.schemes)
+    for figure in found:
+        printed, who = figure.printed, ", ".join(figure.schemes)
         table.add_row(
-            HEADS[line.column] if line.column != before else "",
-            "–" if found is None else str(found.printed),
-            f"{line.ours:.{DIGITS[line.column]}f}",
-            "" if found is None else WORDS[found.verdict],
-            line.rule,
-            f"{who}: {found.reason}" if found and found.reason else who,
+            HEADS[figure.column] if figure.column != before else "",
+            "–" if printed is None else str(printed.printed),
+            f"{figure.ours:.{DIGITS[figure.column]}f}",
+            "" if printed is None else WORDS[printed.verdict],
+            figure.rule,
+            f"{who}: {printed.reason}" if printed and printed.reason else who,
         )
-        before = line.column
+        before = figure.column
     table.add_row()
     return table
 
 
 def _notes(shapes: Shapes) -> Table:
-    counts = _summary(shapes)
+    counts = _verdicts(shapes)
     notes = Table.grid(padding=(0, 2, 0, 0))
     notes.add_column(no_wrap=True)
     notes.add_column()
@@ -135,8 +124,9 @@ def _notes(shapes: Shapes) -> Table:
         f"{counts[Verdict.EQUAL]} are reproduced: ours rounds to them; {counts[Verdict.CLOSE]} are close, within one "
         f"unit of the last digit; {counts[Verdict.DIFFERENT]} are not reproduced",
     )
+    scales = [f"{size(ARCHITECTURES[name], SCHEMES['bibert']).scale_bytes / MIB:.2f}" for name in PAPERS]
     notes.add_row(
-        "MB", f"is 2^20 bytes in the paper; a file of bibert needs {_scales()} more than the rule, for scales"
+        "MB", f"is 2^20 bytes in the paper; a file of bibert needs {' / '.join(scales)} more than the rule, for scales"
     )
     for name, text in RULES.items():
         notes.add_row(name, text)
@@ -146,12 +136,8 @@ def _notes(shapes: Shapes) -> Table:
     return notes
 
 
-def _scales() -> str:
-    return " / ".join(f"{size(ARCHITECTURES[name], SCHEMES['bibert']).scale_bytes / MIB:.2f}" for name in PAPERS)
-
-
 def _readings() -> dict[str, float]:
-    return dict(readings_of_13_4(ARCHITECTURES[PAPERS[0]], SCHEMES["bibert"]))
+    return readings_of_13_4(ARCHITECTURES["bert-base"], SCHEMES["bibert"])
 
 
 def _file_table(file: str, parts: "list[PartBytes]") -> Table:
@@ -173,16 +159,16 @@ def _as_json(shapes: Shapes, files: "dict[str, list[PartBytes]]") -> dict[str, A
         "figures": [
             {
                 "architecture": name,
-                "column": line.column,
-                "schemes": list(line.schemes),
-                "rule": line.rule,
-                "ours": line.ours,
-                "paper": None if line.printed is None else line.printed.to_dict(),
+                "column": figure.column,
+                "schemes": list(figure.schemes),
+                "rule": figure.rule,
+                "ours": figure.ours,
+                "paper": None if figure.printed is None else figure.printed.to_dict(),
             }
-            for name, (_, lines) in shapes.items()
-            for line in lines
+            for name, (_, found) in shapes.items()
+            for figure in found
         ],
-        "printed": {verdict.name.lower(): count for verdict, count in _summary(shapes).items()},
+        "printed": {verdict.name.lower(): count for verdict, count in _verdicts(shapes).items()},
         "rules": dict(RULES),
         "readings_of_13_4_mib": _readings(),
         "packed": {file: [asdict(part) for part in parts] for file, parts in files.items()},

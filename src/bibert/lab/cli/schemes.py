@@ -1,31 +1,36 @@
-"""`bibert schemes`: every scheme with its bits, quantizers, losses, size and FLOPs, beside the paper's figures.
+"""`bibert schemes`: every scheme with its bits, quantizers, losses, size and FLOPs beside the paper's figures."""
 
-What is shown comes from `nn.schemes` and `analysis`; here it only becomes a table or JSON.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
-from bibert.lab.architecture import ARCHITECTURES, Architecture, count_parameters, get_architecture, name_of
+from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
 from bibert.lab.comparison import GIGA, Comparison, Cost, cost_of
 from bibert.lab.cost import MIB, RULES, TOKENS
 from bibert.lab.paper import notes_on
 from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
+from bibert.packed.schema import PackedConfig
 
-WIDE = 120  # the width of a table with all columns; below it, those that describe a scheme are left out
+WIDE = 120  # columns of a terminal that shows the whole table; narrower ones leave out the description of the scheme
+SIZE_RULE = (
+    f"{RULES['bits_plus_float']} (bits_plus_float); Q-BERT and Q2BERT: {RULES['q_bert_tables']}; "
+    f"BinaryBERT: {RULES['split_twice']}"
+)
+FLOPS_RULE = (
+    f"{RULES['flops']}; + is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
+)
 
 
 def schemes(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; all if not given.", show_default=False
+            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; default: all.", show_default=False
         ),
     ] = None,
     architecture: Annotated[
@@ -36,10 +41,10 @@ def schemes(
             help=f"A shape by name ({', '.join(ARCHITECTURES)}), or a config.json or the folder that holds it.",
         ),
     ] = "bert-base",
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the input that FLOPs are counted for.")] = TOKENS,
+    tokens: Annotated[int, typer.Option(min=1, help="Length of the input for FLOPs.")] = TOKENS,
     json: Annotated[bool, typer.Option("--json", help="Print JSON with every part of each count.")] = False,
 ) -> None:
-    """Show every scheme with its bits, size and FLOPs, beside the figures the paper prints; or some of them.
+    """Show all or some schemes with their bits, size and FLOPs beside the figures that the paper prints.
 
     Example: bibert schemes bibert "bibert(gain=row,thresholds=context)"
     """
@@ -47,52 +52,62 @@ def schemes(
     wanted = [get_scheme(name) for name in names] if names else SCHEMES.values()
     lines = [Line(scheme, cost_of(shape, scheme, tokens)) for scheme in wanted]
     if json:
-        print_json(as_json(shape, tokens, lines))
+        print_json(_as_json(shape, tokens, lines))
         return
     results = Console()
     width = results.width if results.is_terminal else WIDTH_OF_A_PIPE
-    print_table(scheme_table(lines, width, title=_title(shape, tokens)))
+    title = f"{name_of(shape) or 'BERT'} ({describe(shape)}): {count_parameters(shape).total:,} parameters"
+    print_table(scheme_table(lines, width, title=f"{title}; FLOPs of {tokens} tokens"))
     print_table(footnotes(lines, width))
 
 
-@dataclass(frozen=True)
-class Line:
-    """A scheme and what it costs: one line of the table."""
+class Line(NamedTuple):
+    """One line of the table: a scheme and its cost."""
 
     scheme: Scheme
     cost: Cost
 
     @property
     def reasons(self) -> list[str]:
-        """Why printed figures of this line cannot be reproduced."""
+        """Why the printed figures of this line cannot be reproduced."""
         return [comparison.reason for comparison in self.cost.printed.values() if comparison.reason]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: its head, what a line shows in it, and whether a narrow terminal leaves it out."""
+def scheme_table(lines: list[Line], width: int, title: str = "") -> Table:
+    """The table for a terminal of `width` columns."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("scheme", no_wrap=True)
+    table.add_column("W-E-A", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("quantizers\nW, E, A", width=13)
+        table.add_column("attention\nweights", width=15)
+        table.add_column("losses", no_wrap=True)
+    for head in ("MiB", "paper", "GFLOPs", "paper"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("note", no_wrap=True)
+    numbers = _numbered(lines)
+    for line in lines:
+        scheme, notes = line.scheme, sorted(numbers[reason] for reason in line.reasons)
+        described = (_quantizers(scheme), _attention(scheme), _losses(scheme.schedule)) if width >= WIDE else ()
+        table.add_row(scheme.name, str(scheme.bits), *described, *_figures(line.cost), " ".join(map(str, notes)))
+    return table
 
-    head: str
-    cell: Callable[[Line], str]
-    right: bool = False
-    wide_only: bool = False
-    width: int | None = None
+
+def _numbered(lines: list[Line]) -> dict[str, int]:
+    """Reasons in the order of the table, each once, numbered from 1."""
+    reasons = dict.fromkeys(reason for line in lines for reason in line.reasons)
+    return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
-def _title(shape: Architecture, tokens: int) -> str:
-    parameters = count_parameters(shape).total
-    return f"{name_of(shape) or 'BERT'} ({shape}): {parameters:,} parameters; FLOPs of {tokens} tokens"
-
-
-def quantizers(scheme: Scheme) -> str:
+def _quantizers(scheme: Scheme) -> str:
     """Quantizers of weights, word embedding and activations; one name if all three are the same."""
     names = [scheme.weight, scheme.embedding, scheme.activation]
     text = names[0] if len(set(names)) == 1 else ", ".join(names)
     return f"{text}; FFN {scheme.ffn_input}" if scheme.ffn_input else text
 
 
-def attention_form(scheme: Scheme) -> str:
-    """Which quantizer meets what: `sign of softmax`, `bool of scores`."""
+def _attention(scheme: Scheme) -> str:
+    """What is quantized by what: `sign of softmax`, `bool of scores`."""
     source = "scores" if scheme.normalizer == "none" else scheme.normalizer
     if scheme.attention == "none":
         return source
@@ -100,79 +115,37 @@ def attention_form(scheme: Scheme) -> str:
     return f"{scheme.attention}{share} of {source}"
 
 
-def losses(schedule: tuple[Stage, ...]) -> str:
-    """The name of a schedule; `footnotes` spell it out."""
+def _losses(schedule: tuple[Stage, ...]) -> str:
+    """The name of a schedule; `footnotes` spells it out."""
     return schedule[0].name if len(schedule) == 1 else f"{len(schedule)} stages"
 
 
-def _size(line: Line) -> str:
-    mib = line.cost.size.mib
-    return f"{mib:.1f}" if mib >= 100 else f"{mib:.2f}"
-
-
-def _flops(line: Line) -> str:
-    extra = line.cost.flops.threshold / GIGA
-    return f"{line.cost.flops.total / GIGA:.3f}" + (f"\n+{extra:.3f}" if extra else "")
+def _figures(cost: Cost) -> tuple[str, str, str, str]:
+    """Size and FLOPs, ours and the paper's; a threshold found at run time has a line of its own."""
+    mib, extra = cost.size.mib, cost.flops.threshold / GIGA
+    flops, printed = f"{cost.flops.total / GIGA:.3f}", _printed(cost.printed.get("flops"))
+    if extra:
+        flops, printed = f"{flops}\n+{extra:.3f}", f"{printed}\n{_printed(cost.printed.get('extra_flops'))}"
+    return f"{mib:.1f}" if mib >= 100 else f"{mib:.2f}", _printed(cost.printed.get("size")), flops, printed
 
 
 def _printed(comparison: Comparison | None) -> str:
     return f"{comparison.verdict} {comparison.printed}" if comparison else "-"
 
 
-def _printed_flops(line: Line) -> str:
-    printed, extra = line.cost.printed, line.cost.flops.threshold
-    return _printed(printed.get("flops")) + (f"\n{_printed(printed.get('extra_flops'))}" if extra else "")
-
-
-def _columns(numbers: Mapping[str, int]) -> tuple[Column, ...]:
-    return (
-        Column("scheme", lambda line: line.scheme.name),
-        Column("W-E-A", lambda line: str(line.scheme.bits)),
-        Column("quantizers\nW, E, A", lambda line: quantizers(line.scheme), wide_only=True, width=13),
-        Column("attention\nweights", lambda line: attention_form(line.scheme), wide_only=True, width=15),
-        Column("losses", lambda line: losses(line.scheme.schedule), wide_only=True),
-        Column("MiB", _size, right=True),
-        Column("paper", lambda line: _printed(line.cost.printed.get("size")), right=True),
-        Column("GFLOPs", _flops, right=True),
-        Column("paper", _printed_flops, right=True),
-        Column("note", lambda line: " ".join(map(str, sorted(numbers[reason] for reason in line.reasons)))),
-    )
-
-
-def _numbered(lines: Iterable[Line]) -> dict[str, int]:
-    """Reasons in the order of the table, each once, numbered from 1."""
-    reasons = dict.fromkeys(reason for line in lines for reason in line.reasons)
-    return {reason: number for number, reason in enumerate(reasons, start=1)}
-
-
-def scheme_table(lines: list[Line], width: int, title: str = "") -> Table:
-    """The table for a terminal of `width` columns."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    shown = [column for column in _columns(_numbered(lines)) if width >= WIDE or not column.wide_only]
-    for column in shown:
-        table.add_column(
-            column.head,
-            justify="right" if column.right else "left",
-            width=column.width,
-            no_wrap=column.width is None,
-            vertical="top",
-        )
-    for line in lines:
-        table.add_row(*(column.cell(line) for column in shown))
-    return table
-
-
 def footnotes(lines: list[Line], width: int) -> Table:
-    """What the signs mean, by which rules we count, and why a printed figure cannot be reproduced."""
+    """The meaning of the signs, our rules, and why some printed figures cannot be reproduced."""
     notes = Table.grid(padding=(0, 1, 0, 0))
     notes.add_column(justify="right", no_wrap=True)
     notes.add_column()
     notes.add_row("", "")
     notes.add_row("=", "rounds to the paper's figure; ~ within one unit of its last digit; != neither; - not printed")
-    notes.add_row("MiB", SIZE_RULE + _scales(lines))
+    scales = {line.scheme.name: line.cost.size.scale_bytes / MIB for line in lines}
+    name = "bibert" if "bibert" in scales else next(iter(scales))  # one example for all
+    notes.add_row("MiB", f"{SIZE_RULE}; a runnable file holds scales too ({name}: {scales[name]:.2f} MiB more)")
     notes.add_row("GFLOPs", FLOPS_RULE)
     if width >= WIDE:
-        for name, schedule in {losses(line.scheme.schedule): line.scheme.schedule for line in lines}.items():
+        for name, schedule in {_losses(line.scheme.schedule): line.scheme.schedule for line in lines}.items():
             notes.add_row(name, _spelled_out(schedule))
     else:
         notes.add_row("more", f"{WIDE} columns show quantizers, attention and losses too; --json has everything")
@@ -181,40 +154,25 @@ def footnotes(lines: list[Line], width: int) -> Table:
     return notes
 
 
-SIZE_RULE = (
-    f"{RULES['bits_plus_float']} (bits_plus_float); Q-BERT and Q2BERT: {RULES['q_bert_tables']}; "
-    f"BinaryBERT: {RULES['split_twice']}"
-)
-FLOPS_RULE = (
-    f"{RULES['flops']}; + is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
-)
-
-
-def _scales(lines: list[Line]) -> str:
-    scales = {line.scheme.name: line.cost.size.scale_bytes / MIB for line in lines}
-    name = "bibert" if "bibert" in scales else next(iter(scales))  # one stands for all
-    return f"; a runnable file holds scales too ({name}: {scales[name]:.2f} MiB more)"
-
-
 def _spelled_out(schedule: tuple[Stage, ...]) -> str:
-    stages = [" + ".join(stage.terms) for stage in schedule]
     if len(schedule) == 1:
-        return stages[0]
-    return ", ".join(f"{stage.name}: {terms}" for stage, terms in zip(schedule, stages, strict=True))
+        return " + ".join(schedule[0].terms)
+    return ", ".join(f"{stage.name}: {' + '.join(stage.terms)}" for stage in schedule)
 
 
-def as_json(shape: Architecture, tokens: int, lines: list[Line]) -> dict[str, Any]:
-    """Everything the table shows and the parts of each count, as plain values."""
+def _as_json(shape: PackedConfig, tokens: int, lines: list[Line]) -> dict[str, Any]:
     counts = count_parameters(shape)
+    sizes = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions", "token_types", "labels")
+    values = {name.removeprefix("token_"): getattr(shape, name) for name in sizes}
     return {
-        "architecture": {"name": name_of(shape), **asdict(shape)},
+        "architecture": {"name": name_of(shape), **values},
         "parameters": {**asdict(counts), "total": counts.total},
         "tokens": tokens,
         "schemes": [_line_as_json(line) for line in lines],
     }
 
 
-def _line_as_json(line: Line) -> dict[str, Any]:
+def _line_as_json(line: Line) -> Mapping[str, Any]:
     size, flops = line.cost.size, line.cost.flops
     return {
         **line.scheme.to_dict(),

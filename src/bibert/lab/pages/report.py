@@ -10,12 +10,13 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
 from bibert.lab.comparison import GIGA, cost_of
 from bibert.lab.cost import TOKENS
 from bibert.lab.entropy import Entropies
-from bibert.lab.packed_cost import beside_the_rule
 from bibert.lab.pages.render import render_page
+from bibert.lab.parts import beside_the_rule
 from bibert.lab.plots.attention import draw_model_view
 from bibert.lab.plots.direction import draw_directions
 from bibert.lab.plots.entropy import draw_history, draw_models
@@ -156,12 +157,12 @@ def _cost(record: Record) -> Section:
         [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, of which products {flops.products / GIGA:.3f} G"],
     ]
     if record.packed is None:
-        return Section("Cost", str(record.architecture), [], [rule])
+        return Section("Cost", describe(record.architecture), [], [rule])
     parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
     rows = [[one.part, f"{one.by_rule:,.0f}", f"{one.in_file:,}", one.reason] for one in parts]
     total = ["in all", f"{sum(one.by_rule for one in parts):,.0f}", f"{sum(one.in_file for one in parts):,}", ""]
     table = [["bytes", "by the rule", "in the file", ""], *rows, total]
-    return Section("Cost", str(record.architecture), [], [rule, table])
+    return Section("Cost", describe(record.architecture), [], [rule, table])
 
 
 def _svg(draw: Callable[[], Figure]) -> Markup:

@@ -1,0 +1,180 @@
+"""The parts of a packed file: parameters, bytes and multiply-adds of each, counted from the config alone.
+
+`summarize` lists them in the order of the network, with the columns of larq's model summary. `beside_the_rule` groups
+the same bytes as the paper's size rule does and says why the two differ. MACs are those of the whole network for a text
+of a given length; the engine skips some of them.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+
+from bibert.lab.cost import check_tokens, elementwise_flops, product_flops, size
+from bibert.nn.schemes import SCHEMES, Scheme
+from bibert.packed.header import Description, encode
+from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
+
+HEADER = "header"
+TENSOR_WORDS = ("bits", "scale", "bias", "weight", "threshold")  # last words of tensor names, which are not a part
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a packed model, such as `layers.0.query`, or several together."""
+
+    name: str
+    bits: int = 0  # 1-bit parameters, without the padding of rows to whole words
+    numbers: int = 0  # 32-bit parameters, scales and thresholds
+    nbytes: int = 0  # in the file
+    binary_macs: int = 0  # multiply-adds of 1-bit numbers
+    float_macs: int = 0  # multiply-adds of float matrix products, without elementwise work
+    float32_bytes: int = 0  # in the model before binarization
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller the part is than in float32; 0 if only the packed file has it."""
+        return self.float32_bytes / self.nbytes if self.nbytes else 0.0
+
+    @property
+    def product_flops(self) -> float:
+        """FLOPs of the binary products by the paper's rule."""
+        return product_flops(self.binary_macs, 1, 1)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Every part of a file in the order of the network; the tokenizer and the header come last."""
+
+    tokens: int
+    parts: tuple[Part, ...]
+    elementwise_flops: float
+
+    @property
+    def total(self) -> Part:
+        """All parts together; `nbytes` is the size of the file."""
+        return together("total", self.parts)
+
+    @property
+    def by_layer(self) -> tuple[Part, ...]:
+        """The same with one row for each layer."""
+        layer_of = re.compile(r"layers\.\d+|.*")
+        groups = groupby(self.parts, key=lambda part: layer_of.match(part.name)[0])  # type: ignore[index]  # matches all
+        return tuple(together(name, parts) for name, parts in groups)
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of one text by the paper's rule: products and elementwise work."""
+        return self.total.product_flops + self.elementwise_flops
+
+
+def summarize(description: Description, tokenizer_bytes: int, tokens: int) -> Summary:
+    """Count every byte of a packed file, and the MACs of a text of `tokens` tokens.
+
+    Raises:
+        BibertError: `tokens` is below 1 or above the positions of the model.
+    """
+    config = description.config
+    check_tokens(config, tokens)
+    tensors: dict[str, list[TensorSpec]] = {}
+    # The 32-bit numbers are in the order of the network; the bits, which come first in the file, join their parts.
+    for spec in sorted(tensor_specs(config, tokenizer_bytes), key=lambda spec: spec.dtype == "U64"):
+        tensors.setdefault(_part_of(spec.name), []).append(spec)
+        if spec.name.endswith(".value.bias"):
+            tensors[spec.name.replace(".value.bias", ".attention")] = []
+    parts = [_part(name, specs, config, tokens) for name, specs in tensors.items()]
+    header = Part(HEADER, nbytes=len(encode(description, tokenizer_bytes)))
+    return Summary(tokens, (*parts, header), elementwise_flops(config, scheme_of_file(config), tokens))
+
+
+def together(name: str, parts: Iterable[Part]) -> Part:
+    """The sum of some parts under a new name."""
+    found = tuple(parts)
+    counts = [field.name for field in fields(Part) if field.name != "name"]
+    return Part(name, **{count: sum(getattr(part, count) for part in found) for count in counts})
+
+
+def _part_of(tensor: str) -> str:
+    if tensor.endswith(".score_threshold"):
+        return tensor.replace(".score_threshold", ".attention")
+    part, _, last = tensor.rpartition(".")
+    return part if last in TENSOR_WORDS else tensor
+
+
+def _part(name: str, specs: list[TensorSpec], config: PackedConfig, tokens: int) -> Part:
+    columns = columns_of_bits(config)
+    bits = sum(spec.shape[0] * columns[spec.name] for spec in specs if spec.dtype == "U64")
+    if name.endswith(".attention"):
+        macs = 2 * tokens**2 * config.inner  # queries with keys, attention weights with values
+    else:
+        macs = bits * {"embeddings.word": 0, "pooler": 1}.get(name, tokens)  # a look-up; the first token only
+    return Part(
+        name,
+        bits=bits,
+        numbers=sum(math.prod(spec.shape) for spec in specs if spec.dtype in ("F32", "I32")),
+        nbytes=sum(spec.nbytes for spec in specs),
+        binary_macs=macs,
+        float_macs=config.hidden * config.labels if name == "classifier" else 0,
+        float32_bytes=sum(float32_bytes(config, spec) for spec in specs),
+    )
+
+
+def scheme_of_file(config: PackedConfig, name: str = "bibert") -> Scheme:
+    """The scheme, under any name, that computes what a file with this config does; its gains are in the scales."""
+    row = SCHEMES["bibert_plus" if config.ffn_levels == "bool" else "bibert"]
+    return replace(row, name=name, thresholds=config.thresholds, score_thresholds=config.score_thresholds)
+
+
+# The part of the size rule that a tensor belongs to; the first pattern that matches its name counts.
+PART_OF_TENSOR: Mapping[str, str] = {
+    "word": r"embeddings\.word\.bits",
+    "position": r"embeddings\.position",
+    "token_type": r"embeddings\.token_type",
+    "pooler": r"pooler\.bits",
+    "linears": r".*\.bits",
+    "layer_norms": r".*norm\..*",
+    "classifier": r"classifier\..*",
+    "biases": r".*\.bias",
+    "scales": r".*\.scale",
+    "thresholds": r".*threshold",
+    TOKENIZER: TOKENIZER,
+}
+PADDING = "every row ends at a whole 64-bit word"
+REASONS: Mapping[str, str] = {
+    "word": PADDING,
+    "linears": PADDING,
+    "pooler": PADDING,
+    "scales": "a float32 for each output row and each token, which a product needs; the rule leaves them out",
+    "thresholds": "learned, one per channel or head, where the scheme has them; the paper has none",
+    TOKENIZER: "the file takes text; the rule counts the network alone",
+    HEADER: "shape, labels, origin, digest and the place of every tensor",
+}
+
+
+@dataclass(frozen=True)
+class PartBytes:
+    """Bytes of a part by the rule and in the file, and why they differ if they do."""
+
+    part: str
+    by_rule: float
+    in_file: int
+    reason: str
+
+
+def beside_the_rule(description: Description, tokenizer_bytes: int) -> list[PartBytes]:
+    """Every byte of a packed file by the parts of the rule, followed by the parts that the rule leaves out.
+
+    Raises:
+        BibertError: the heads do not fill the hidden size; the rule does not cover such a shape.
+    """
+    by_rule = size(description.config, SCHEMES["bibert"]).parts
+    in_file = dict.fromkeys(by_rule, 0)
+    for spec in tensor_specs(description.config, tokenizer_bytes):
+        part = next(part for part, pattern in PART_OF_TENSOR.items() if re.fullmatch(pattern, spec.name))
+        in_file[part] = in_file.get(part, 0) + spec.nbytes
+    in_file[HEADER] = len(encode(description, tokenizer_bytes))
+    return [
+        PartBytes(part, by_rule.get(part, 0.0), nbytes, REASONS[part] if nbytes != by_rule.get(part, 0.0) else "")
+        for part, nbytes in in_file.items()
+    ]
