@@ -30,7 +30,7 @@ LIGHT_MODULES = [
     "bibert.packed.file",
     "bibert.lab.rivals.benchmark",
     "bibert.runtime.classifier",
-    "bibert.scoring.tables",
+    "bibert.runtime.tables",
 ]
 
 

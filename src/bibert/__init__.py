@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
     from bibert.data.glue import load_glue
+    from bibert.data.readers import Columns
     from bibert.data.tables import load_table
     from bibert.errors import BibertError
     from bibert.nn.binarization import binarize
@@ -48,7 +48,7 @@ _HOME_OF = {
     "BiBertForSequenceClassification": "bibert.nn.model",
     "binarize": "bibert.nn.binarization",
     "load_classifier": "bibert.nn.loading",
-    "Columns": "bibert.data.columns",
+    "Columns": "bibert.data.readers",
     "Split": "bibert.data.examples",
     "TextData": "bibert.data.examples",
     "load_glue": "bibert.data.glue",

@@ -193,8 +193,8 @@ def test_skipped_rows_are_told_and_no_error(predict, tmp_path):
 
 
 REFUSED = {
-    "a text and a file": (["text", "--input", "in.csv"], "label one of them at a time"),
-    "a text and a form": (["text", "--format", "csv"], "label one of them at a time"),
+    "a text and a file": (["text", "--input", "in.csv"], "one of them at a time"),
+    "a text and a form": (["text", "--format", "csv"], "one of them at a time"),
     "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 texts and 2 times --pair"),
     "a pair without a text": (["--pair", "a"], "0 texts and 1 times --pair"),
     "a missing file": (["--input", "no.csv"], "no.csv: no such file; the folder . has 'in.csv'"),
@@ -205,7 +205,7 @@ REFUSED = {
     "no folder for the output": (["--input", "in.csv", "--output", "no/out.csv"], "the folder no does not exist"),
     "Parquet to a terminal": (["--input", "in.parquet"], "give --input and --output"),
     "columns of lines": (["--text-column", "body"], "plain lines have no columns"),
-    "JSON of a table": (["--input", "in.csv", "--json"], "--json goes with texts and lines"),
+    "JSON of a table": (["--input", "in.csv", "--json"], "--json is for texts and lines"),
     "a column that is not there": (["--input", "in.csv", "--text-column", "txt"], "did you mean 'text'?"),
     "our column is there": (["--input", "in.csv", "--prefix", "my_"], "has a column 'my_label' already"),
     "not UTF-8": (["--input", "in.csv", "--prefix", "new_"], "in.csv:3: byte 0xe9 is not utf-8"),

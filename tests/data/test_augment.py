@@ -16,8 +16,8 @@ from bibert.data.augment import (
     vary,
 )
 from bibert.data.candidates import Candidates
-from bibert.data.columns import Columns
 from bibert.data.glue import TASKS, load_glue_split
+from bibert.data.readers import Columns
 from bibert.data.tables import load_table
 from bibert.data.word_vectors import WordVectors
 from bibert.errors import DataError

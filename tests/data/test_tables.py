@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bibert.data.columns import Columns
 from bibert.data.examples import Split
+from bibert.data.readers import Columns
 from bibert.data.tables import load_split, load_table, split_off_dev
 from bibert.errors import DataError
 
@@ -283,8 +283,3 @@ def test_bad_objects_are_named(make, says):
 def test_a_dataset_dict_is_no_dev_split():
     with pytest.raises(DataError, match="dev dataset: holds the splits 'train'; pass one of them"):
         load_table(dataset(), datasets.DatasetDict(train=dataset()))
-
-
-def test_rows_one_by_one_are_texts_or_pairs():
-    assert Split(("a", "b"), None, (0, 1), "here").texts_or_pairs == ["a", "b"]
-    assert Split(("a", "b"), ("c", "d"), (0, 1), "here").texts_or_pairs == [("a", "c"), ("b", "d")]

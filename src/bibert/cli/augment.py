@@ -51,7 +51,7 @@ def augment(
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
     from bibert.data.augment import AugmentConfig, augment_rows, load_rows, save_rows, variants_of
-    from bibert.data.columns import Columns
+    from bibert.data.readers import Columns
 
     if task is not None and (text_column or pair_column or label_column):
         raise BibertError(f"--task {task} knows the columns of its file; leave out --text-column and the like")

@@ -16,8 +16,8 @@ from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError
 
 if TYPE_CHECKING:
-    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
+    from bibert.data.readers import Columns
 
 MaxLength = Annotated[
     int | None,
@@ -76,7 +76,7 @@ class EvaluationOptions:
         return {"all": load_split(self.data, self._columns(), label_names)}, metrics_for(label_names)
 
     def _columns(self) -> "Columns":
-        from bibert.data.columns import Columns
+        from bibert.data.readers import Columns
 
         return Columns(self.text_column, self.pair_column, self.label_column)
 
@@ -122,11 +122,11 @@ class DataOptions(EvaluationOptions):
 
     def load_and_report(self) -> "TextData":
         """Read the data and print a summary, before hours of training."""
-        from bibert.data.report import describe
+        from bibert.data.examples import describe
         from bibert.training.run import is_main_process
 
         data = self.load()
         if is_main_process():
-            for line in describe(data).lines():
+            for line in describe(data):
                 say(line)
         return data

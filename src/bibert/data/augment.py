@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bibert.data.candidates import Candidates
-from bibert.data.columns import Columns, find_columns, texts_of, written_label
 from bibert.data.glue import get_task, load_glue_split
-from bibert.data.readers import read_table
+from bibert.data.readers import Columns, find_columns
+from bibert.data.tables import read_table, texts_of, written_label
 from bibert.errors import DataError
 from bibert.files import write_whole
 
@@ -141,7 +141,7 @@ def load_rows(path: Path, columns: Columns, task: str | None = None) -> Labelled
 
 def _load_table_rows(path: Path, columns: Columns) -> LabelledFile:
     table = read_table(path)
-    found = find_columns(table, columns)
+    found = find_columns(table.columns, columns, table.top)
     labels = [written_label(cell) for cell in table.columns[found.label]]
     if "" in labels:
         raise DataError(f"{table.where(labels.index(''))}: no label in column {found.label!r}; fill it in")

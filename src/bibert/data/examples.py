@@ -1,17 +1,21 @@
-"""What labelled text is: the two values that every reader returns and every trainer takes.
+"""Labelled text: the values that every loader returns and every trainer takes, and a short report of them.
 
-Readers are in `tables` (a user's own files) and `glue`; turning text into token ids is in `encoding`.
+Loaders are in `tables` (a user's own files) and `glue`; `encoding` turns text into token ids.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_LENGTH = 128  # tokens of a text, where nothing else is said
+import numpy as np
+
+MAX_LENGTH = 128  # tokens of a text, unless a recipe says otherwise
+MOST_CLASSES_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Split:
-    """One file's worth of labelled texts, as columns of equal length."""
+    """The labelled texts of one file, as columns of equal length."""
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] | None  # the second text of each row; None for single texts
@@ -23,18 +27,18 @@ class Split:
 
     @property
     def texts_or_pairs(self) -> list[str | tuple[str, str]]:
-        """The rows one by one: a text, or two."""
+        """The rows one by one: a text, or a pair."""
         return list(self.texts) if self.pairs is None else list(zip(self.texts, self.pairs, strict=True))
 
     @property
     def joined_texts(self) -> list[str]:
-        """The same for what knows single texts only: both texts of a pair as one."""
+        """The rows as single texts: both texts of a pair with a space between them."""
         return [row if isinstance(row, str) else " ".join(row) for row in self.texts_or_pairs]
 
 
 @dataclass(frozen=True)
 class TextData:
-    """Everything a training needs to know about the data."""
+    """Everything training needs to know about the data."""
 
     name: str
     train: Split
@@ -43,3 +47,35 @@ class TextData:
     metrics: tuple[str, ...]  # rows of metrics.METRICS; the first one selects the best model
     source: Path | str  # the folder, file or Hub name
     columns: tuple[str, ...] = ()  # the columns of a user's file that were read
+
+
+def describe(data: TextData) -> list[str]:
+    """Report sizes, balance, lengths and repeated rows, to read before hours of training; one line for each split."""
+    kind = "single texts" if data.train.pairs is None else "text pairs"
+    columns = f", columns {', '.join(data.columns)}" if data.columns else ""
+    in_train = set(data.train.texts_or_pairs)
+    report = [f"{data.name}: {kind} from {data.source}{columns}", _describe_split("train", data.train, data)]
+    for name, split in data.dev.items():
+        leaked = sum(row in in_train for row in split.texts_or_pairs)
+        report.append(_describe_split(name, split, data) + (f"; {leaked:,} also in train" if leaked else ""))
+    return report
+
+
+def _describe_split(name: str, split: Split, data: TextData) -> str:
+    # A tokenizer gives somewhat more tokens than there are words.
+    words = [len(text.split()) for text in split.joined_texts]
+    lengths = f"words mean {np.mean(words):.1f}, 95 % {int(np.percentile(words, 95))}, max {max(words)}"
+    repeated = len(split) - len(set(split.texts_or_pairs))  # the same texts, whatever the label
+    return f"{name}: {len(split):,} rows; {_describe_labels(split.labels, data.label_names)}; {lengths}" + (
+        f"; {repeated:,} repeated" if repeated else ""
+    )
+
+
+def _describe_labels(labels: tuple[float, ...], names: tuple[str, ...]) -> str:
+    if not names:
+        return f"scores {min(labels):g} to {max(labels):g}, mean {np.mean(labels):.3g}"
+    found = Counter(labels)
+    counts = [found[id_] for id_ in range(len(names))]
+    if len(names) > MOST_CLASSES_SHOWN:
+        return f"{len(names)} classes of {min(counts):,} to {max(counts):,} rows"
+    return ", ".join(f"{name} {count:,} ({count / len(labels):.1%})" for name, count in zip(names, counts, strict=True))

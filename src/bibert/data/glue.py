@@ -1,7 +1,7 @@
 """The eight GLUE tasks of the paper, from a folder of GLUE's own TSV files or from the Hugging Face Hub.
 
-A task is a row of `TASKS`: where its columns are, what its labels are called, which metrics the paper reports. Class
-ids follow the Hub's order from either source, so a model means the same whichever one it was trained from.
+A task is a row of `TASKS`: its columns, the names of its labels, the metrics that the paper reports. Class ids follow
+the Hub's order from either source, so the outputs of a model mean the same whichever one it was trained on.
 """
 
 import logging
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bibert.data.columns import Columns, class_ids, scores_of, texts_of
 from bibert.data.examples import Split, TextData
-from bibert.data.readers import Table, read_tsv, shown, table_of_dataset
+from bibert.data.lines import shown
+from bibert.data.readers import Columns
+from bibert.data.tables import Table, read_tsv, split_of, table_of_dataset
 from bibert.errors import DataError, did_you_mean, one_line, require_extra
 
 logger = logging.getLogger(__name__)
@@ -28,10 +29,10 @@ class GlueTask:
     Attributes:
         name: as GLUE writes it, also the name of its folder.
         columns: the columns of the TSV files.
-        hub_columns: the columns of the Hub's form.
+        hub_columns: the columns on the Hub.
         label_names: by class id; empty for scores.
-        written: the labels as the TSV files write them, by class id; empty if they are the names.
         metrics: the paper's metric first.
+        written: the labels as the TSV files write them, by class id; empty if they are the names.
         header: the columns of files that have no header line.
         dev: the splits to evaluate on, as the ends of GLUE's and the Hub's names for them.
         broken_rows: how many unusable rows (no second question, a field missing) the released files may hold.
@@ -58,6 +59,7 @@ def _key(name: str) -> str:
 
 
 ZERO_ONE = ("0", "1")
+SENTENCE = Columns("sentence", label="label")
 SENTENCE_PAIR = Columns("sentence1", "sentence2", "label")
 QUESTION_SENTENCE = Columns("question", "sentence", "label")
 ENTAILMENT = ("entailment", "not_entailment")
@@ -65,21 +67,14 @@ ENTAILMENT = ("entailment", "not_entailment")
 _ROWS = (
     GlueTask(
         "CoLA",
-        Columns("sentence", label="label"),
-        Columns("sentence", label="label"),
+        SENTENCE,
+        SENTENCE,
         label_names=("unacceptable", "acceptable"),
         metrics=("matthews", "accuracy"),
         written=ZERO_ONE,
         header=("source", "label", "mark", "sentence"),
     ),
-    GlueTask(
-        "SST-2",
-        Columns("sentence", label="label"),
-        Columns("sentence", label="label"),
-        label_names=("negative", "positive"),
-        metrics=("accuracy",),
-        written=ZERO_ONE,
-    ),
+    GlueTask("SST-2", SENTENCE, SENTENCE, ("negative", "positive"), metrics=("accuracy",), written=ZERO_ONE),
     GlueTask(
         "MRPC",
         Columns("#1 String", "#2 String", "Quality"),
@@ -88,13 +83,7 @@ _ROWS = (
         metrics=("accuracy", "f1"),
         written=ZERO_ONE,
     ),
-    GlueTask(
-        "STS-B",
-        Columns("sentence1", "sentence2", "score"),
-        SENTENCE_PAIR,
-        label_names=(),
-        metrics=("spearman", "pearson"),
-    ),
+    GlueTask("STS-B", Columns("sentence1", "sentence2", "score"), SENTENCE_PAIR, (), metrics=("spearman", "pearson")),
     GlueTask(
         "QQP",
         Columns("question1", "question2", "is_duplicate"),
@@ -113,14 +102,14 @@ _ROWS = (
         dev=("_matched", "_mismatched"),
         broken_rows=100,
     ),
-    GlueTask("QNLI", QUESTION_SENTENCE, QUESTION_SENTENCE, label_names=ENTAILMENT, metrics=("accuracy",)),
-    GlueTask("RTE", SENTENCE_PAIR, SENTENCE_PAIR, label_names=ENTAILMENT, metrics=("accuracy",)),
+    GlueTask("QNLI", QUESTION_SENTENCE, QUESTION_SENTENCE, ENTAILMENT, metrics=("accuracy",)),
+    GlueTask("RTE", SENTENCE_PAIR, SENTENCE_PAIR, ENTAILMENT, metrics=("accuracy",)),
 )
 TASKS: Mapping[str, GlueTask] = {task.key: task for task in _ROWS}
 
 
 def get_task(name: str) -> GlueTask:
-    """The row of a task; case and dashes do not matter.
+    """Return the row of a task; case and dashes do not matter.
 
     Raises:
         DataError: there is no such task.
@@ -143,25 +132,19 @@ def load_glue(task: str, folder: Path, train_file: str = TRAIN_FILE) -> TextData
     """
     row = get_task(task)
     home = _task_folder(row, Path(folder))
-    return TextData(
-        name=row.name,
-        train=load_glue_split(task, home / train_file),
-        dev=load_glue_dev(task, folder),
-        label_names=row.label_names,
-        metrics=row.metrics,
-        source=home,
-    )
+    train = load_glue_split(task, home / train_file)
+    return TextData(row.name, train, load_glue_dev(task, folder), row.label_names, row.metrics, source=home)
 
 
 def load_glue_dev(task: str, folder: Path) -> dict[str, Split]:
-    """Read the dev splits of a task alone; MNLI has two."""
+    """Read only the dev splits of a task; MNLI has two."""
     row = get_task(task)
     home = _task_folder(row, Path(folder))
     return {_split_name(end): load_glue_split(task, home / f"dev{end}.tsv") for end in row.dev}
 
 
 def load_glue_split(task: str, path: Path) -> Split:
-    """Read one of a task's labelled TSV files."""
+    """Read one labelled TSV file of a task."""
     row = get_task(task)
     table = read_tsv(path, row.header, ragged=row.broken_rows > 0)
     return _split_of(row, table, row.columns, row.written or row.label_names)
@@ -175,15 +158,24 @@ def load_glue_from_hub(task: str) -> TextData:
     """
     row = get_task(task)
     require_extra("train", "reading GLUE from the Hub")
-    parts = _download(row)
-    return TextData(
-        name=row.name,
-        train=_hub_split(row, parts, "train"),
-        dev={_split_name(end): _hub_split(row, parts, f"validation{end}") for end in row.dev},
-        label_names=row.label_names,
-        metrics=row.metrics,
-        source=HUB_NAME,
-    )
+    from datasets import load_dataset
+
+    try:
+        parts: Mapping[str, Any] = load_dataset(HUB_NAME, row.key)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{HUB_NAME}: cannot load {row.name} ({one_line(error)}); "
+            "check the network, or give a folder of GLUE's TSV files"
+        ) from None
+    dev = {_split_name(end): _hub_split(row, parts, f"validation{end}") for end in row.dev}
+    return TextData(row.name, _hub_split(row, parts, "train"), dev, row.label_names, row.metrics, source=HUB_NAME)
+
+
+def _hub_split(task: GlueTask, parts: Mapping[str, Any], name: str) -> Split:
+    if name not in parts:
+        raise DataError(f"{HUB_NAME}/{task.key}: no split {name!r} (found {shown(parts)}); update datasets")
+    table = table_of_dataset(parts[name], f"{HUB_NAME}/{task.key}/{name}")
+    return _split_of(task, table, task.hub_columns, task.label_names)
 
 
 def _task_folder(task: GlueTask, folder: Path) -> Path:
@@ -192,68 +184,28 @@ def _task_folder(task: GlueTask, folder: Path) -> Path:
         raise DataError(f"{folder}: {problem}; give the folder that holds {task.name}/train.tsv")
     folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     home = next((name for name in folders if _key(name) == task.key), None)
-    if home is None and any(folder.glob("*.tsv")):
+    if home is not None:
+        return folder / home
+    if any(folder.glob("*.tsv")):
         return folder
-    if home is None:
-        here = shown(folders) or "no folder"
-        raise DataError(f"{folder}: no folder {task.name} in it (found {here}); put GLUE's {task.name} files there")
-    return folder / home
+    here = shown(folders) or "no folder"
+    raise DataError(f"{folder}: no folder {task.name} in it (found {here}); put GLUE's {task.name} files there")
 
 
 def _split_name(end: str) -> str:
-    """`dev`, but `dev_mismatched` for MNLI's second one."""
     return "dev_mismatched" if end == "_mismatched" else "dev"
 
 
 def _split_of(task: GlueTask, table: Table, columns: Columns, written: tuple[str, ...]) -> Split:
-    for name in filter(None, (columns.text, columns.pair, columns.label)):
+    for name in columns.given:
         if name not in table.columns:
             raise DataError(
                 f"{table.top}: no column {name!r} among {shown(table.columns)}; give the files of {task.name}"
             )
-    table = _without_broken_rows(task, table, columns)
-    return Split(
-        texts=texts_of(table, columns.text),
-        pairs=texts_of(table, columns.pair) if columns.pair else None,
-        labels=class_ids(table, columns.label, written) if written else scores_of(table, columns.label),
-        origin=table.origin,
-    )
-
-
-def _without_broken_rows(task: GlueTask, table: Table, columns: Columns) -> Table:
-    needed = [table.columns[name] for name in (columns.text, columns.pair, columns.label) if name]
-    whole = [row for row, cells in enumerate(zip(*needed, strict=True)) if all(_is_filled(cell) for cell in cells)]
+    needed = zip(*(table.columns[name] for name in columns.given), strict=True)
+    whole = [row for row, cells in enumerate(needed) if all(cell is not None and str(cell).strip() for cell in cells)]
     broken = len(table) - len(whole)
-    if not 0 < broken <= task.broken_rows:
-        return table  # nothing to drop, or too much: then reading the columns names the first broken row
-    logger.warning("%s: %d broken rows left out, as in every release of %s", table.origin, broken, task.name)
-    return Table(
-        table.origin,
-        {name: [cells[row] for row in whole] for name, cells in table.columns.items()},
-        None if table.lines is None else [table.lines[row] for row in whole],
-        table.class_names,
-    )
-
-
-def _is_filled(cell: object) -> bool:
-    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
-
-
-def _download(task: GlueTask) -> Mapping[str, Any]:
-    from datasets import load_dataset
-
-    try:
-        parts: Mapping[str, Any] = load_dataset(HUB_NAME, task.key)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{HUB_NAME}: cannot load {task.name} ({one_line(error)}); "
-            "check the network, or give a folder of GLUE's TSV files"
-        ) from None
-    return parts
-
-
-def _hub_split(task: GlueTask, parts: Mapping[str, Any], name: str) -> Split:
-    if name not in parts:
-        raise DataError(f"{HUB_NAME}/{task.key}: no split {name!r} (found {shown(parts)}); update datasets")
-    table = table_of_dataset(parts[name], f"{HUB_NAME}/{task.key}/{name}")
-    return _split_of(task, table, task.hub_columns, task.label_names)
+    if 0 < broken <= task.broken_rows:  # with more of them, `split_of` names the first
+        logger.warning("%s: dropped %d broken rows, which every release of %s has", table.origin, broken, task.name)
+        table = table.take(whole)
+    return split_of(table, columns, written)

@@ -1,342 +1,390 @@
-"""Files of rows: CSV, TSV, JSONL and Parquet, plain or .gz, and `datasets` objects, as columns.
+"""The rows of a file, one at a time: CSV, TSV, JSONL, Parquet or plain lines, with their columns found by name.
 
-Only the form of a file is judged here, and every row keeps its line for later messages. Which column is the text
-and what a label means is in `columns`.
+Every row knows its line, and a broken row is refused or skipped as its `Decoding` says. Training collects rows into
+columns (`tables`); prediction labels them as they pass (`runtime.tables`). Bytes become lines in `lines`.
 """
 
 import csv
+import difflib
 import gzip
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
+from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, reading, shown
 from bibert.errors import DataError, one_line, require_extra
+
+CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
+DELIMITERS = MappingProxyType({",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"})
+FORM_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
+    {".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Named columns of equal length."""
+class Columns:
+    """The columns to read; an empty name means that the column is found by the names people use.
 
-    origin: str  # the file or object, for messages
-    columns: Mapping[str, Sequence[object]]
-    lines: Sequence[int] | None = None  # the line of each row; None where there are no lines (Parquet, datasets)
-    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of columns that declare their classes
+    A given `text` without `pair` means single texts.
+    """
 
-    def __len__(self) -> int:
-        return max(map(len, self.columns.values()), default=0)
+    text: str = ""
+    pair: str = ""
+    label: str = ""
+
+    @property
+    def given(self) -> list[str]:
+        """The names that are not empty."""
+        return [name for name in (self.text, self.pair, self.label) if name]
+
+
+# Tried in order. A table with both names of a pair holds pairs, unless it also has one of the clear names.
+PAIR_NAMES = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("question", "context"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("sentence_a", "sentence_b"),
+)
+TEXT_NAMES = (
+    "text", "sentence", "review", "content", "comment", "tweet", "message", "document", "body", "utterance", "input",
+    "question", "query", "headline", "title",
+)  # fmt: skip
+CLEAR_NAMES = ("text", "sentence", "review")
+LABEL_NAMES = (
+    "label", "labels", "gold_label", "class", "target", "score", "category", "sentiment", "rating", "stars", "intent",
+    "topic", "is_duplicate", "similarity", "y",
+)  # fmt: skip
+
+
+def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
+    """Name the text, pair and label columns among `names`; `top` is the place of the header, for messages.
+
+    Raises:
+        DataError: a wanted column is missing, or none has a known name.
+    """
+    names = [name for name in names if name]
+    label = _given(wanted.label, names, top) or _first_known(LABEL_NAMES, names)
+    if not label:
+        raise _unknown_column("label", LABEL_NAMES, names, top)
+    return _distinct(replace(find_text_columns(names, wanted, top), label=label), top)
+
+
+def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
+    """Like `find_columns` for rows that need no label; `label` stays empty."""
+    names = [name for name in names if name]
+    text, pair = _given(wanted.text, names, top), _given(wanted.pair, names, top)
+    if not text:
+        lower = {name.lower() for name in names}
+        first, second = next((both for both in PAIR_NAMES if lower.issuperset(both)), ("", ""))
+        clear = _first_known([name for name in CLEAR_NAMES if name not in (first, second, wanted.label.lower())], names)
+        text, second = _first_known([first, *TEXT_NAMES], names), _first_known([second], names)
+        if second and clear and not pair:
+            raise DataError(
+                f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; choose with "
+                f"--text-column {clear}, or --text-column {text} --pair-column {second}"
+            )
+        pair = pair or second
+    if not text:
+        raise _unknown_column("text", TEXT_NAMES, names, top)
+    return _distinct(Columns(text, pair), top)
+
+
+def _given(name: str, names: Sequence[str], top: str) -> str:
+    found = name if name in names else _first_known([name.lower()], names)
+    if name and not found:
+        close = difflib.get_close_matches(name, names, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else "name one that is there"
+        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {remedy}")
+    return found
+
+
+def _first_known(known: Iterable[str], names: Sequence[str]) -> str:
+    """The first of the known names that a column has, whatever its case."""
+    return next((name for lower in known for name in names if name.lower() == lower), "")
+
+
+def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], top: str) -> DataError:
+    return DataError(
+        f"{top}: no {part} column among {shown(names)}; name it with --{part}-column, "
+        f"or add a header line with a known name ({', '.join(known[:5])}, ...)"
+    )
+
+
+def _distinct(found: Columns, top: str) -> Columns:
+    if len(set(found.given)) != len(found.given):
+        raise DataError(f"{top}: one column for two uses ({', '.join(found.given)}); name different ones")
+    return found
+
+
+class Row(NamedTuple):
+    """One row of a file."""
+
+    number: int  # of the line it starts on, or of the row in Parquet
+    cells: Mapping[str, object]  # by the name of the column
+    raw: Any  # the row as the file has it: a line, its fields, or a batch of Parquet and the place in it
+
+
+class Reader:
+    """The rows of a file of lines; subclasses know the forms.
+
+    Attributes:
+        names: the columns; empty where only the rows have them (JSONL).
+        only: the columns to read; a form that gains nothing by it reads all.
+    """
+
+    has_lines: ClassVar[bool] = True
+    names: tuple[str, ...] = ()
+    only: Sequence[str]
+
+    def __init__(self, source: Input, decoding: Decoding) -> None:
+        self.source = source
+        self.decoding = decoding
+        self._records: Iterator[tuple[int, Any]] = enumerate(source.lines(decoding), start=1)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the file that has been read, from 0 to 1; None where it is unknown."""
+        return self.source.share
 
     @property
     def top(self) -> str:
         """The place of the header, for messages."""
-        return self.origin if self.lines is None else f"{self.origin}:1"
+        return self.where(1) if self.has_lines else self.source.origin
 
-    def where(self, row: int) -> str:
+    def where(self, number: int) -> str:
         """The place of a row, for messages: file:line."""
-        return f"{self.origin}: row {row + 1}" if self.lines is None else f"{self.origin}:{self.lines[row]}"
+        return f"{self.source.origin}:{number}" if self.has_lines else f"{self.source.origin}: row {number}"
+
+    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
+        """Yield rows, at most `most_rows` together and fewer where they are long; a skipped row as its error."""
+        chunk: list[Row | DataError] = []
+        start = self.source.characters
+        for number, record in self._records:
+            try:
+                row = self._row(number, record)
+            except DataError as error:
+                if self.decoding.on_error != "skip":
+                    raise
+                chunk.append(error)
+            else:
+                chunk += [] if row is None else [row]
+            if len(chunk) >= most_rows or self.source.characters - start >= CHARACTERS_PER_CHUNK:
+                yield chunk
+                chunk, start = [], self.source.characters
+        if chunk:
+            yield chunk
+
+    def _row(self, number: int, record: Any) -> Row | None:
+        raise NotImplementedError
 
 
-class DatasetLike(Protocol):
-    """The part of `datasets.Dataset` that is read here."""
+class PlainLines(Reader):
+    """One text a line, empty ones too, so that row N is line N."""
 
-    column_names: list[str]
-    features: Mapping[str, Any]
+    names = ("text",)
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, key: Any, /) -> Any: ...
-
-    def with_format(self) -> "DatasetLike":
-        """The same rows as plain Python values."""
-        ...
+    def _row(self, number: int, record: str) -> Row:
+        text = self.decoding.checked(_without_end(record), self.where(number))
+        return Row(number, {"text": text}, text)
 
 
-def shown(names: Iterable[str]) -> str:
-    """Some names for a message, in quotes; what is not a name but a whole text is cut short."""
-    short = [repr(name if len(name) <= 40 else name[:37] + "...") for name in names]
-    return ", ".join(short[:10]) + (", ..." if len(short) > 10 else "")
+class JsonLines(Reader):
+    """One JSON object a line; blank lines are ignored."""
 
-
-Row = tuple[int, list[str]]  # the line a row starts on, and its fields
-
-GZIP = b"\x1f\x8b"
-# A name says the form of a file; these first bytes say that the name is wrong.
-NOT_UTF8_TEXT = {
-    GZIP: "gzip-compressed; let its name end in .gz",
-    b"PAR1": "Parquet; let its name end in .parquet",
-    b"PK\x03\x04": "a zip archive or a spreadsheet; export it as CSV",
-    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
-    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
-}
-MOST_CHARACTERS = 2**24  # of one line or field: more is no text, but a quote that was never closed
-DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-
-
-def read_table(path: Path) -> Table:
-    """Read a file by the form its name ends in.
-
-    Raises:
-        DataError: the file is missing, of an unknown form, damaged or empty.
-    """
-    data = _read_bytes(path)
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise DataError(f"{path}: the name does not tell what is in the file; let it end in {known}, or that and .gz")
-    return _with_rows(FORMATS[suffix](data, path))
-
-
-def read_tsv(path: Path, header: tuple[str, ...] = (), *, ragged: bool = False) -> Table:
-    """Read a TSV file with quoting off: a quote is a letter like any other.
-
-    Args:
-        path: the file, plain or .gz.
-        header: the names of the columns of a file that has no header line.
-        ragged: fill a row that has too few fields with None instead of refusing it.
-    """
-    return _with_rows(_parse_tsv(_read_bytes(path), path, header, ragged=ragged))
-
-
-def table_of_dataset(dataset: DatasetLike, origin: str) -> Table:
-    """The columns of a `datasets.Dataset`; class ids become class names, −1 (no label) becomes None."""
-    if not hasattr(dataset, "__len__"):
-        raise DataError(f"{origin}: is a stream of unknown length; load it without streaming=True")
-    if not len(dataset):
-        raise DataError(f"{origin}: has no row; check the filter or the split it came from")
-    plain = dataset.with_format()
-    columns: dict[str, Sequence[object]] = {name: list(plain[name]) for name in plain.column_names}
-    class_names = {
-        name: tuple(feature.names) for name, feature in dataset.features.items() if hasattr(feature, "names")
-    }
-    for name, names in class_names.items():
-        columns[name] = [names[id_] if isinstance(id_, int) and id_ >= 0 else None for id_ in columns[name]]
-    return Table(origin, columns, class_names=class_names)
-
-
-def _with_rows(table: Table) -> Table:
-    if not table.columns:
-        raise DataError(f"{table.top}: no column has a name; name them, for example text and label")
-    if not len(table):
-        raise DataError(f"{table.top}: no row under the columns {shown(table.columns)}; add labelled rows")
-    return table
-
-
-def _read_bytes(path: Path) -> bytes:
-    with reading(path):
-        data = path.read_bytes()
-        if path.suffix.lower() != ".gz":
-            return data
-        check_gzip(data, path)
-        return gzip.decompress(data)
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn what goes wrong while bytes are read from `path`, compressed ones too, into a `DataError`."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {_files_in(Path(path).parent)}") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: is a folder, not a file; {_files_in(Path(path))}") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path}: the compressed data is cut short or damaged; copy or compress it again") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
-
-
-def check_gzip(start: bytes, path: Path) -> None:
-    """Refuse a file named .gz whose first bytes are not those of gzip."""
-    if not start.startswith(GZIP):
-        raise DataError(f"{path}: is not gzip-compressed; take .gz off its name")
-
-
-def _files_in(folder: Path) -> str:
-    """A remedy for a wrong path: what the folder holds."""
-    if not folder.is_dir():
-        return f"the folder {folder} does not exist either"
-    names = sorted(entry.name for entry in folder.iterdir())
-    return f"the folder {folder} has {shown(names) or 'no file'}"
-
-
-def _decode(data: bytes, path: Path) -> str:
-    check_utf8_text(data, path)
-    if (nul := data.find(b"\0")) >= 0:
-        raise DataError(
-            f"{path}:{_line_of(data, nul)}: holds a NUL byte; the file is binary or damaged, write it again"
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{_line_of(data, error.start)}: byte 0x{data[error.start]:02x} is not UTF-8; "
-            "save the file as UTF-8 (latin-1 is common: iconv -f latin1 -t utf8)"
-        ) from None
-    if not text.strip():
-        raise DataError(f"{path}: is empty; a header line and labelled rows are needed")
-    return text
-
-
-def check_utf8_text(start: bytes, path: Path | str) -> None:
-    """Refuse a file whose first bytes are those of something else."""
-    for magic, remedy in NOT_UTF8_TEXT.items():
-        if start.startswith(magic):
-            raise DataError(f"{path}:1: is {remedy}")
-
-
-def _line_of(data: bytes, position: int) -> int:
-    return data.count(b"\n", 0, position) + 1
-
-
-def _parse_csv(data: bytes, path: Path) -> Table:
-    rows = _whole_rows(_decode(data, path), path)
-    header = checked_header(next(rows), ",", path)
-    return _table_of_rows(_full_rows(rows, header, path, ragged=False), header, path)
-
-
-def _parse_tsv(data: bytes, path: Path, header: tuple[str, ...] = (), *, ragged: bool = False) -> Table:
-    # Only \n ends a row (\r\n loses its \r): str.splitlines would also cut at U+2028 and the like.
-    lines = enumerate(_decode(data, path).split("\n"), start=1)
-    rows = ((number, line.removesuffix("\r").split("\t")) for number, line in lines if line.strip("\r"))
-    header = header or checked_header(next(rows), "\t", path)
-    return _table_of_rows(_full_rows(rows, header, path, ragged=ragged), header, path)
-
-
-def _whole_rows(text: str, path: Path) -> Iterator[Row]:
-    for line, fields in csv_rows(io.StringIO(text, newline=""), path):
-        if isinstance(fields, DataError):
-            raise fields
-        yield line, fields
-
-
-def csv_rows(lines: Iterable[str], origin: Path | str) -> Iterator[tuple[int, list[str] | DataError]]:
-    """The line that every CSV row starts on and its fields, or what is wrong with it; blank lines are left out."""
-    reader = csv.reader(lines, strict=True)
-    line = 1  # where the row starts: a quoted field may hold line breaks
-    while True:
+    def _row(self, number: int, record: str) -> Row | None:
+        raw = record.strip()
+        if not raw:
+            return None
+        raw = self.decoding.checked(raw, self.where(number))
         try:
-            with _long_fields():
-                fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            remedy = "put a field that holds quotes in quotes and double those inside it"
-            yield line, DataError(f"{origin}:{line}: broken row ({error}); {remedy}")
-        else:
-            if fields:
-                yield line, fields
-        line = reader.line_num + 1
+            cells = json.loads(raw, object_pairs_hook=_distinct_keys)
+        except (ValueError, RecursionError) as error:
+            # The decoder counts lines within the line; the column is enough.
+            reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+            raise DataError(f"{self.where(number)}: broken JSON ({reason}); write one JSON object a line") from None
+        if not isinstance(cells, dict):
+            kind = type(cells).__name__
+            raise DataError(f"{self.where(number)}: holds a value of type {kind}; write one JSON object a line")
+        return Row(number, cells, raw)
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Raise the limit of the csv module, which is one for the whole process, while a row is read."""
-    limit = csv.field_size_limit(MOST_CHARACTERS)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
-
-
-def checked_header(first: Row, delimiter: str, path: Path | str) -> tuple[str, ...]:
-    """The names in a header line, without the spaces around them; empty for a column that has none.
-
-    Raises:
-        DataError: another delimiter seems to be used, or a name is there twice.
-    """
-    line, names = first[0], [name.strip() for name in first[1]]
-    found = [other for other in DELIMITERS if len(names) == 1 and other in names[0]]
-    if found:
-        raise DataError(
-            f"{path}:{line}: the header is one column, {shown(names)}: fields seem to be separated by "
-            f"{DELIMITERS[found[0]]}, not {DELIMITERS[delimiter]}; .csv has commas, .tsv has tabs, so save it again"
-        )
-    twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
-    if twice:
-        raise DataError(f"{path}:{line}: column {shown(twice[:1])} is in the header more than once; rename")
-    return tuple(names)
-
-
-def _full_rows(rows: Iterable[Row], header: tuple[str, ...], path: Path, *, ragged: bool) -> Iterator[Row]:
-    for line, fields in rows:
-        if not ragged:
-            check_width(fields, header, f"{path}:{line}")
-        yield line, fields
-
-
-def check_width(fields: Sequence[str], header: tuple[str, ...], where: str) -> None:
-    """Refuse a row that has more or fewer fields than the header."""
-    if len(fields) != len(header):
-        raise DataError(
-            f"{where}: {len(fields)} fields where the header has {len(header)} ({shown(header)}); "
-            "mend the row: a delimiter or line break stands inside a field, or its end is missing"
-        )
-
-
-def _table_of_rows(rows: Iterable[Row], header: tuple[str, ...], path: Path) -> Table:
-    lines: list[int] = []
-    cells: list[list[str | None]] = [[] for _ in header]
-    for line, fields in rows:
-        lines.append(line)
-        for position, column in enumerate(cells):
-            column.append(fields[position] if position < len(fields) else None)
-    # A column without a name (the row number that pandas writes) cannot be asked for.
-    return Table(str(path), {name: column for name, column in zip(header, cells, strict=True) if name}, lines)
-
-
-def _parse_jsonl(data: bytes, path: Path) -> Table:
-    lines = [(number, line) for number, line in enumerate(_decode(data, path).split("\n"), start=1) if line.strip()]
-    rows = [json_object(line, f"{path}:{number}") for number, line in lines]
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names}
-    return Table(str(path), columns, [number for number, _ in lines])
-
-
-def json_object(line: str, where: str) -> dict[str, object]:
-    """The row in a line of JSONL.
-
-    Raises:
-        DataError: it is not JSON, not an object, or has a key twice.
-    """
-
-    def without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        row = dict(pairs)
-        if len(row) != len(pairs):
-            raise ValueError("a key is there twice")
-        return row
-
-    try:
-        row = json.loads(line, object_pairs_hook=without_twins)
-    except (ValueError, RecursionError) as error:
-        # The decoder counts lines within the line; the column is enough.
-        reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise DataError(f"{where}: broken JSON ({reason}); each line must be one JSON object") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: holds a value of type {type(row).__name__}; each line must be one JSON object")
+def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a key is there twice")
     return row
 
 
-def _parse_parquet(data: bytes, path: Path) -> Table:
-    require_extra("data", "reading Parquet")
-    import pyarrow
-    import pyarrow.parquet
+class Delimited(Reader):
+    """Fields under a header line. In CSV a field may be quoted; in TSV a quote is a letter like any other.
 
-    try:
-        arrow = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
-        names = list(arrow.column_names)
-        columns = {name: arrow.column(name).to_pylist() for name in dict.fromkeys(names)}
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path}: is not a readable Parquet file ({one_line(error)}); write it again") from None
-    return Table(str(path), columns)
+    Args:
+        source: the file.
+        decoding: how its bytes become text.
+        delimiter: a comma for CSV, a tab for TSV.
+        header: the columns of a file that has no header line.
+        ragged: accept rows with too few fields; the cells at their end are missing.
+    """
+
+    def __init__(
+        self, source: Input, decoding: Decoding, delimiter: str, header: tuple[str, ...] = (), ragged: bool = False
+    ) -> None:
+        super().__init__(source, decoding)
+        self._ragged = ragged
+        self._records = self._csv_records() if delimiter == "," else self._tsv_records()
+        self.names = header or self._read_header(delimiter)
+
+    def _tsv_records(self) -> Iterator[tuple[int, list[str]]]:
+        for number, line in enumerate(self.source.lines(self.decoding), start=1):
+            if bare := _without_end(line):
+                yield number, bare.split("\t")
+
+    def _csv_records(self) -> Iterator[tuple[int, list[str] | DataError]]:
+        rows = csv.reader(self.source.lines(self.decoding, newline=""), strict=True)
+        line = 1  # where the row starts: a quoted field may hold line breaks
+        while True:
+            fields: list[str] | DataError | None
+            limit = csv.field_size_limit(MOST_CHARACTERS)  # one for the whole process, so restored after every row
+            try:
+                fields = next(rows, None)
+            except csv.Error as error:
+                remedy = "quote a field that holds quotes and double the quotes inside it"
+                fields = DataError(f"{self.where(line)}: broken row ({error}); {remedy}")
+            finally:
+                csv.field_size_limit(limit)
+            if fields is None:
+                return
+            if fields != []:
+                yield line, fields
+            line = rows.line_num + 1
+
+    def _read_header(self, delimiter: str) -> tuple[str, ...]:
+        empty = DataError(f"{self.source.origin}: is empty; write a header line and rows")
+        line, fields = next(self._records, (1, empty))
+        if isinstance(fields, DataError):
+            raise fields
+        names = tuple(self.decoding.checked(name.strip(), self.where(line)) for name in fields)
+        other = next((other for other in DELIMITERS if len(names) == 1 and other in names[0]), None)
+        if other:
+            raise DataError(
+                f"{self.where(line)}: the header is one column, {shown(names)}, which seems to be separated by "
+                f"{DELIMITERS[other]}, not {DELIMITERS[delimiter]}; save the file as .csv with commas or .tsv with tabs"
+            )
+        twice = next((name for name in names if name and names.count(name) > 1), None)
+        if twice:
+            raise DataError(f"{self.where(line)}: column {twice!r} is in the header more than once; rename one")
+        return names
+
+    def _row(self, number: int, record: list[str] | DataError) -> Row:
+        if isinstance(record, DataError):
+            raise record
+        where = self.where(number)
+        if len(record) != len(self.names) and not self._ragged:
+            raise DataError(
+                f"{where}: {len(record)} fields where the header has {len(self.names)} ({shown(self.names)}); "
+                "fix the row: a field holds a delimiter or line break, or the end of the row is missing"
+            )
+        fields = [self.decoding.checked(field, where) for field in record]
+        cells = dict(zip(self.names, fields, strict=False))
+        cells.pop("", None)  # a column without a name (pandas writes the row number so) cannot be asked for
+        return Row(number, cells, fields)
 
 
-FORMATS: Mapping[str, Callable[[bytes, Path], Table]] = {
-    ".csv": _parse_csv,
-    ".tsv": _parse_tsv,
-    ".jsonl": _parse_jsonl,
-    ".ndjson": _parse_jsonl,
-    ".parquet": _parse_parquet,
-}
+class Parquet(Reader):
+    """A Parquet file, read a group of rows at a time; needs the extra `data`."""
+
+    has_lines = False
+
+    def __init__(self, source: Input, decoding: Decoding) -> None:
+        require_extra("data", "reading Parquet")
+        import pyarrow.parquet
+
+        self.source = source
+        self.decoding = decoding
+        self._rows_read = 0
+        self._problems = (pyarrow.ArrowException, OSError)
+        stream: Any = source.stream
+        if isinstance(stream, gzip.GzipFile):  # Parquet is not read from start to end
+            with reading(source.origin):
+                stream = io.BytesIO(stream.read())
+        with self._reading_parquet():
+            self._file = pyarrow.parquet.ParquetFile(stream)
+            self.schema = self._file.schema_arrow
+        self.only = self.names = tuple(self.schema.names)
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{source.origin}: column {twice!r} is there more than once; rename one")
+
+    @property
+    def share(self) -> float | None:
+        """The share of the rows that have been read."""
+        rows: int = self._file.metadata.num_rows
+        return self._rows_read / max(1, rows)
+
+    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
+        """Yield batches of rows, with the cells of the columns in `only`."""
+        with self._reading_parquet():
+            for batch in self._file.iter_batches(batch_size=most_rows):
+                cells = zip(*(batch.column(self.names.index(name)).to_pylist() for name in self.only), strict=True)
+                first = self._rows_read + 1
+                self._rows_read += len(batch)
+                yield [
+                    Row(first + place, dict(zip(self.only, row, strict=True)), (batch, place))
+                    for place, row in enumerate(cells)
+                ]
+
+    @contextmanager
+    def _reading_parquet(self) -> Iterator[None]:
+        try:
+            yield
+        except self._problems as error:
+            reason = one_line(error)
+            raise DataError(
+                f"{self.source.origin}: is not a readable Parquet file ({reason}); write it again"
+            ) from None
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+FORMS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
+    {
+        "txt": PlainLines,
+        "csv": partial(Delimited, delimiter=","),
+        "tsv": partial(Delimited, delimiter="\t"),
+        "jsonl": JsonLines,
+        "parquet": Parquet,
+    }
+)
+
+
+def form_of(path: Path, remedy: str = "") -> str:
+    """The form of a file by its name; `remedy` is added to the message about an unknown suffix.
+
+    Raises:
+        DataError: the suffix is unknown, or the path is a folder.
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix not in FORM_OF_SUFFIX:
+        known = ", ".join(FORM_OF_SUFFIX)
+        raise DataError(
+            f"{path}: the form of the file is unknown; let its name end in {known}, or that and .gz{remedy}"
+        )
+    return FORM_OF_SUFFIX[suffix]

@@ -1,27 +1,130 @@
 """A user's own labelled text, from files or `datasets` objects, as `TextData`.
 
-Reading files is in `readers`, finding columns and understanding labels in `columns`; here train and dev come
-together, and a dev split is made where none is given.
+Here rows are collected into columns, labels become class ids or scores, and a dev split is made where none is given.
+Reading files and finding columns is in `readers`.
 """
 
+import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from bibert.data.columns import Columns, class_ids, classes_of, find_columns, scores_of, texts_of
 from bibert.data.examples import Split, TextData
-from bibert.data.readers import DatasetLike, Table, read_table, shown, table_of_dataset
+from bibert.data.lines import Decoding, open_input, shown
+from bibert.data.readers import FORMS, Columns, Delimited, Reader, find_columns, form_of
 from bibert.errors import DataError
+
+BY_NAME = Columns()
+DEV_NAMES = ("validation", "dev", "valid", "val", "eval")  # in a DatasetDict; a test split never selects a model
+CLASS_METRICS = ("accuracy", "macro_f1")  # in a user's data no class is known to be the positive one
+SCORE_METRICS = ("spearman", "pearson")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+NOT_FINITE = frozenset({"nan", "inf", "infinity"})
+MIN_ROWS_PER_CLASS = 2
+ROWS_PER_CHUNK = 4096
+
+
+class DatasetLike(Protocol):
+    """The part of `datasets.Dataset` that is used here."""
+
+    column_names: list[str]
+    features: Mapping[str, Any]
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+    def with_format(self) -> "DatasetLike":
+        """The same rows as plain Python values."""
+        ...
+
 
 Source = str | Path | DatasetLike | Mapping[str, DatasetLike]
 
-BY_NAME = Columns()
-DEV_NAMES = ("validation", "dev", "valid", "val", "eval")  # what a DatasetDict may call it; a test split is not for us
-CLASS_METRICS = ("accuracy", "macro_f1")  # no class of a user's is known to be the one that is looked for
-SCORE_METRICS = ("spearman", "pearson")
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns of equal length."""
+
+    origin: str  # the file or object, for messages
+    columns: Mapping[str, Sequence[object]]
+    lines: Sequence[int] | None = None  # the line of each row; None where there are no lines (Parquet, datasets)
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of columns that declare their classes
+
+    def __len__(self) -> int:
+        return max(map(len, self.columns.values()), default=0)
+
+    @property
+    def top(self) -> str:
+        """The place of the header, for messages."""
+        return self.origin if self.lines is None else f"{self.origin}:1"
+
+    def where(self, row: int) -> str:
+        """The place of a row, for messages: file:line."""
+        return f"{self.origin}: row {row + 1}" if self.lines is None else f"{self.origin}:{self.lines[row]}"
+
+    def take(self, rows: Sequence[int]) -> "Table":
+        """Return the table with only these rows."""
+        columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
+        return replace(self, columns=columns, lines=self.lines and [self.lines[row] for row in rows])
+
+
+def read_table(path: Path) -> Table:
+    """Read a file in the form of its suffix.
+
+    Raises:
+        DataError: the file is missing, damaged or empty, or has an unknown suffix.
+    """
+    with open_input(path) as source:
+        return _collect(FORMS[form_of(path)](source, Decoding()))
+
+
+def read_tsv(path: Path, header: tuple[str, ...] = (), *, ragged: bool = False) -> Table:
+    """Read a TSV file whatever its suffix; for `header` and `ragged` see `Delimited`."""
+    with open_input(path) as source:
+        return _collect(Delimited(source, Decoding(), "\t", header, ragged))
+
+
+def _collect(reader: Reader) -> Table:
+    columns: dict[str, list[object]] = {name: [] for name in reader.names if name}
+    numbers: list[int] = []
+    for chunk in reader.chunks(ROWS_PER_CHUNK):
+        for row in chunk:
+            if isinstance(row, DataError):
+                raise row
+            for name in row.cells:
+                if name not in columns:  # in JSONL a column may start late
+                    columns[name] = [None] * len(numbers)
+            for name, column in columns.items():
+                column.append(row.cells.get(name))
+            numbers.append(row.number)
+    if not columns and not numbers:
+        raise DataError(f"{reader.source.origin}: is empty; write labelled rows")
+    if not columns:
+        raise DataError(f"{reader.top}: no column has a name; name them, for example text and label")
+    if not numbers:
+        raise DataError(f"{reader.top}: no row under the columns {shown(columns)}; add labelled rows")
+    return Table(reader.source.origin, columns, numbers if reader.has_lines else None)
+
+
+def table_of_dataset(dataset: DatasetLike, origin: str) -> Table:
+    """Return the columns of a `datasets.Dataset`; class ids become class names, −1 (no label) becomes None."""
+    if not hasattr(dataset, "__len__"):
+        raise DataError(f"{origin}: is a stream of unknown length; load it without streaming=True")
+    if not len(dataset):
+        raise DataError(f"{origin}: has no row; check the filter or the split it came from")
+    plain = dataset.with_format()
+    columns: dict[str, Sequence[object]] = {name: list(plain[name]) for name in plain.column_names}
+    class_names = {
+        name: tuple(feature.names) for name, feature in dataset.features.items() if hasattr(feature, "names")
+    }
+    for name, names in class_names.items():
+        columns[name] = [names[id_] if isinstance(id_, int) and id_ >= 0 else None for id_ in columns[name]]
+    return Table(origin, columns, class_names=class_names)
 
 
 def load_table(
@@ -36,26 +139,27 @@ def load_table(
 
     Args:
         train: the training rows. Of a `DatasetDict`, the split `train`, and its validation split as dev.
-        dev: the rows to select the best model on; without it, a share of the training rows is set aside.
+        dev: the rows that select the best model; without it, a share of the training rows is set aside.
         columns: which columns to read; those not given are found by name.
         regression: whether labels are scores; None to infer it from the labels.
         dev_share: the share of each class to set aside where there is no dev.
-        seed: of that choice.
+        seed: seed of that choice.
 
     Raises:
-        DataError: something is missing or malformed; the message says where and how to mend it.
+        DataError: something is missing or malformed; the message names the place and the remedy.
 
     Example:
         >>> data = load_table("reviews.csv", columns=Columns(text="body", label="stars"))  # doctest: +SKIP
     """
     train_table, dev_table = _tables(train, dev)
-    found = find_columns(train_table, columns)
+    found = find_columns(train_table.columns, columns, train_table.top)
     label_names = classes_of(train_table, found.label, regression=regression)
-    whole = _split_of(train_table, found, label_names)
-    if not label_names:
-        _check_scores(whole)
+    whole = split_of(train_table, found, label_names)
+    if not label_names and len(set(whole.labels)) == 1:
+        raise DataError(f"{whole.origin}: all {len(whole)} scores are {whole.labels[0]:g}; there is nothing to learn")
     if dev_table is not None:
-        parts = whole, _split_of(dev_table, find_columns(dev_table, found), label_names)
+        dev_columns = find_columns(dev_table.columns, found, dev_table.top)
+        parts = whole, split_of(dev_table, dev_columns, label_names)
     else:
         parts = split_off_dev(whole, dev_share, seed, stratify=bool(label_names))
     return TextData(
@@ -65,27 +169,32 @@ def load_table(
         label_names=label_names,
         metrics=metrics_for(label_names),
         source=train_table.origin,
-        columns=tuple(name for name in (found.text, found.pair, found.label) if name),
+        columns=tuple(found.given),
     )
 
 
 def load_split(source: Source, columns: Columns, label_names: tuple[str, ...]) -> Split:
-    """Read rows to score a trained model on: `label_names` are the model's, empty for scores.
+    """Read rows to evaluate a trained model on: `label_names` are the model's, empty for scores.
 
     Raises:
         DataError: something is missing or malformed, or a row has a label that the model does not know.
     """
     table = _table(source, "dataset")
-    return _split_of(table, find_columns(table, columns), label_names)
+    return split_of(table, find_columns(table.columns, columns, table.top), label_names)
+
+
+def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
+    """The metrics of a user's own data; the first one selects the best model."""
+    return CLASS_METRICS if label_names else SCORE_METRICS
 
 
 def split_off_dev(split: Split, dev_share: float, seed: int, *, stratify: bool) -> tuple[Split, Split]:
-    """Part a split in train and dev rows, in their old order; the same seed gives the same parts.
+    """Divide a split into train and dev rows, in their old order; the same seed gives the same parts.
 
     Args:
-        split: the rows to part.
+        split: the rows.
         dev_share: the share of dev rows, between 0 and 1.
-        seed: of the choice.
+        seed: seed of the choice.
         stratify: take the share of each label, and at least one row of a label that has two or more.
     """
     if not 0.0 < dev_share < 1.0:
@@ -104,10 +213,8 @@ def split_off_dev(split: Split, dev_share: float, seed: int, *, stratify: bool) 
     return _take(split, train, "train part"), _take(split, sorted(dev), "dev part")
 
 
-def _take(split: Split, rows: Iterable[int], part: str) -> Split:
-    rows = list(rows)
-    return replace(
-        split,
+def _take(split: Split, rows: Sequence[int], part: str) -> Split:
+    return Split(
         texts=tuple(split.texts[row] for row in rows),
         pairs=None if split.pairs is None else tuple(split.pairs[row] for row in rows),
         labels=tuple(split.labels[row] for row in rows),
@@ -116,15 +223,16 @@ def _take(split: Split, rows: Iterable[int], part: str) -> Split:
 
 
 def _tables(train: Source, dev: Source | None) -> tuple[Table, Table | None]:
-    """The train and dev tables; a `DatasetDict` may hold both."""
-    if not isinstance(train, Mapping):
-        return _table(train, "dataset"), None if dev is None else _table(dev, "dev dataset")
-    if "train" not in train:
-        raise DataError(f"dataset: no split 'train' (found {shown(train)}); pass the split itself")
-    inner = next((name for name in DEV_NAMES if name in train), None)
-    if dev is None and inner is not None:
-        return _table(train["train"], "dataset['train']"), _table(train[inner], f"dataset[{inner!r}]")
-    return _table(train["train"], "dataset['train']"), None if dev is None else _table(dev, "dev dataset")
+    """Return the train and dev tables; a `DatasetDict` may hold both."""
+    origin, dev_origin = "dataset", "dev dataset"
+    if isinstance(train, Mapping):
+        if "train" not in train:
+            raise DataError(f"dataset: no split 'train' (found {shown(train)}); pass the split itself")
+        inner = next((name for name in DEV_NAMES if name in train), None)
+        if dev is None and inner is not None:
+            dev, dev_origin = train[inner], f"dataset[{inner!r}]"
+        train, origin = train["train"], "dataset['train']"
+    return _table(train, origin), None if dev is None else _table(dev, dev_origin)
 
 
 def _table(source: Source, origin: str) -> Table:
@@ -137,20 +245,124 @@ def _table(source: Source, origin: str) -> Table:
     return table_of_dataset(source, origin)
 
 
-def _split_of(table: Table, columns: Columns, label_names: tuple[str, ...]) -> Split:
+def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
+    """Return the texts and labels of a table.
+
+    Args:
+        table: the rows.
+        columns: where the texts and labels are.
+        classes: the classes by id, as the table writes them; empty for scores.
+
+    Raises:
+        DataError: a text or label is missing or malformed, or a label is not among the classes.
+    """
     return Split(
         texts=texts_of(table, columns.text),
         pairs=texts_of(table, columns.pair) if columns.pair else None,
-        labels=class_ids(table, columns.label, label_names) if label_names else scores_of(table, columns.label),
+        labels=_class_ids(table, columns.label, classes) if classes else _scores(table, columns.label),
         origin=table.origin,
     )
 
 
-def _check_scores(split: Split) -> None:
-    if len(set(split.labels)) == 1:
-        raise DataError(f"{split.origin}: all {len(split)} scores are {split.labels[0]:g}; there is nothing to learn")
+def texts_of(table: Table, column: str) -> tuple[str, ...]:
+    """Return the texts of a column.
+
+    Raises:
+        DataError: a text is missing, blank, not a string, or not valid Unicode.
+    """
+    for row, cell in enumerate(table.columns[column]):
+        if cell is None or (isinstance(cell, str) and not cell.strip()):
+            raise DataError(f"{table.where(row)}: empty text in column {column!r}; fill it in or remove the row")
+        if not isinstance(cell, str):
+            kind = type(cell).__name__
+            raise DataError(
+                f"{table.where(row)}: column {column!r} holds a value of type {kind}, not a text; "
+                "name another column or write strings"
+            )
+        try:
+            cell.encode()
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{table.where(row)}: column {column!r} holds half a surrogate pair; write the text again"
+            ) from None
+    return tuple(map(str, table.columns[column]))
 
 
-def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
-    """The metrics of a user's own data, the one that selects first."""
-    return CLASS_METRICS if label_names else SCORE_METRICS
+def written_label(cell: object) -> str:
+    """A label as it is compared and shown: trimmed, whole numbers without `.0`; empty if there is none."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    text = str(cell).lower() if isinstance(cell, bool) else str(cell).strip()
+    whole = NUMBER.fullmatch(text) and "." in text and float(text).is_integer()
+    return text.split(".")[0] if whole and "e" not in text.lower() else text
+
+
+def _written_labels(table: Table, column: str) -> list[str]:
+    labels = [written_label(cell) for cell in table.columns[column]]
+    for row, (cell, label) in enumerate(zip(table.columns[column], labels, strict=True)):
+        if not label or label.lower().lstrip("+-") in NOT_FINITE:
+            raise DataError(
+                f"{table.where(row)}: no usable label in column {column!r} (found {cell!r}); label the row or remove it"
+            )
+        if not isinstance(cell, str | int | float):
+            kind = type(cell).__name__
+            raise DataError(
+                f"{table.where(row)}: the label in column {column!r} is of type {kind}; write one name or number a row"
+            )
+    return labels
+
+
+def classes_of(table: Table, column: str, *, regression: bool | None = None) -> tuple[str, ...]:
+    """Return the names of the classes in a column, in order; empty for scores.
+
+    Args:
+        table: the training rows.
+        column: the label column.
+        regression: whether labels are scores; None to infer it: a number with a fraction makes all labels scores.
+    """
+    labels = _written_labels(table, column)
+    declared = tuple(map(written_label, table.class_names.get(column, ())))
+    fractions = (NUMBER.fullmatch(label) is not None and not float(label).is_integer() for label in labels)
+    fraction = None if declared else next((row for row, found in enumerate(fractions) if found), None)
+    if regression or (regression is None and fraction is not None):
+        return ()
+    if fraction is not None:
+        raise DataError(
+            f"{table.where(fraction)}: label {labels[fraction]} is not a class: classes are names or whole numbers; "
+            "for scores ask for regression"
+        )
+    present = set(labels)
+    if len(present) == 1:
+        raise DataError(
+            f"{table.origin}: all {len(labels)} rows have the label {shown(present)}; two classes are needed"
+        )
+    if len(present) > 2 and len(present) * MIN_ROWS_PER_CLASS > len(labels):
+        raise DataError(
+            f"{table.origin}: {len(present)} different labels in {len(labels)} rows, fewer than {MIN_ROWS_PER_CLASS} "
+            "rows a class; is it the right column? For scores ask for regression"
+        )
+    numeric = all(NUMBER.fullmatch(name) for name in present)
+    return declared or tuple(sorted(present, key=lambda name: (float(name) if numeric else 0.0, name)))
+
+
+def _class_ids(table: Table, column: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    ids = {name: id_ for id_, name in enumerate(names)}
+    labels = _written_labels(table, column)
+    for row, label in enumerate(labels):
+        if label not in ids:
+            raise DataError(
+                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(names)} classes, "
+                f"{shown(names)}, or train on rows that have it"
+            )
+    return tuple(ids[label] for label in labels)
+
+
+def _scores(table: Table, column: str) -> tuple[float, ...]:
+    labels = _written_labels(table, column)
+    for row, label in enumerate(labels):
+        if not NUMBER.fullmatch(label) or not math.isfinite(float(label)):
+            raise DataError(
+                f"{table.where(row)}: score {shown([label])} in column {column!r} is not a finite number; "
+                "write it like 3.5, or leave regression off for classes"
+            )
+    return tuple(map(float, labels))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bibert.data.readers import read_table
+from bibert.data.tables import read_table
 from bibert.errors import DataError
 
 FIRST_VECTORS = 100_000  # GloVe files start with the most frequent words; TinyBERT reads this many

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from bibert.data import readers
-from bibert.data.columns import Columns
+from bibert.data.readers import Columns
 from bibert.data.tables import load_table
 from bibert.errors import DataError, MissingExtraError
 
@@ -43,7 +43,8 @@ class Case:
 
 CASES = {
     "empty": Case("a.csv", b"", "", "is empty"),
-    "blank lines only": Case("a.tsv", b"\n\r\n \n", "", "is empty"),
+    "blank lines only": Case("a.tsv", b"\n\r\n", "", "is empty"),
+    "a header of spaces": Case("a.tsv", b"\n \nx\n", ":1", "no column has a name"),
     "BOM only": Case("a.jsonl", b"\xef\xbb\xbf", "", "is empty"),
     "header only, CSV": Case("a.csv", b"text,label\n", ":1", "no row"),
     "header only, TSV": Case("a.tsv", b"text\tlabel\r\n", ":1", "no row"),
@@ -54,23 +55,23 @@ CASES = {
         "a.csv",
         b"sentence,premise,hypothesis,label\na,b,c,1\n",
         ":1",
-        "'sentence' may be the text, or 'premise' and 'hypothesis' a pair; say which: --text-column sentence, or",
+        "--text-column sentence, or --text-column premise --pair-column hypothesis",
     ),
     "no header, long text": Case("a.csv", b'"' + b"long " * 500 + b'\n",1\n', ":1", "long long lo...'"),
     "no header": Case("a.csv", b"good film,1\nbad film,0\n", ":1", "add a header line"),
     "missing asked column": Case("a.csv", GOOD, ":1", "no column 'txt' among 'text', 'label'", {"text": "txt"}),
     "same column twice asked": Case("a.csv", GOOD, ":1", "one column for two uses", {"text": "text", "label": "text"}),
-    "duplicate header": Case("a.csv", b"text,label,text\na,1,b\n", ":1", "'text' is in the header more than once"),
-    "tabs in .csv": Case("a.csv", b"text\tlabel\na\t1\n", ":1", "separated by tabs, not commas"),
-    "semicolons in .csv": Case("a.csv", b"text;label\na;1\n", ":1", "separated by semicolons"),
-    "commas in .tsv": Case("a.tsv", b"text,label\na,1\n", ":1", "separated by commas, not tabs"),
+    "duplicate header": Case("a.csv", b"text,label,text\na,1,b\n", ":1", "'text'"),
+    "tabs in .csv": Case("a.csv", b"text\tlabel\na\t1\n", ":1", "tabs, not commas"),
+    "semicolons in .csv": Case("a.csv", b"text;label\na;1\n", ":1", "semicolons"),
+    "commas in .tsv": Case("a.tsv", b"text,label\na,1\n", ":1", "commas, not tabs"),
     "too few fields": Case("a.csv", GOOD + b"short\n", ":6", "1 fields where the header has 2"),
     "too many fields": Case("a.csv", b"text,label\nyes, but no,1\n", ":2", "3 fields where the header has 2"),
     "tab in a TSV text": Case("a.tsv", b"text\tlabel\na\tb\t1\n", ":2", "3 fields"),
     "open quote": Case("a.csv", b'text,label\nok,1\n"never closed,0\nmore,1\n', ":3", "broken row"),
     "text after a quote": Case("a.csv", b'text,label\n"a" b,0\n', ":2", "broken row"),
     "UTF-16": Case("a.csv", GOOD.decode().encode("utf-16"), ":1", "UTF-16"),
-    "latin-1": Case("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", ":3", "byte 0xe9 is not UTF-8"),
+    "latin-1": Case("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", ":3", "byte 0xe9 is not utf-8"),
     "NUL": Case("a.tsv", b"text\tlabel\nok\t1\nb\0d\t0\n", ":3", "NUL"),
     "spreadsheet": Case("a.csv", b"PK\x03\x04rest", ":1", "spreadsheet"),
     "gzip without .gz": Case("a.csv", gzip.compress(GOOD), ":1", "let its name end in .gz"),
@@ -80,8 +81,8 @@ CASES = {
     "wrong checksum in .gz": Case("a.csv.gz", gzip.compress(GOOD)[:-8] + b"\0" * 8, "", "damaged"),
     "empty .gz": Case("a.csv.gz", b"", "", "not gzip-compressed"),
     "nothing in a .gz": Case("a.csv.gz", gzip.compress(b""), "", "is empty"),
-    "unknown form": Case("a.xyz", GOOD, "", "let it end in .csv, .tsv"),
-    "no form": Case("reviews", GOOD, "", "let it end in .csv, .tsv"),
+    "unknown form": Case("a.xyz", GOOD, "", "let its name end in .txt, .csv"),
+    "no form": Case("reviews", GOOD, "", "let its name end in .txt, .csv"),
     "broken JSON": Case("a.jsonl", b'{"text": "a", "label": 0}\n{"text": "b", \n', ":2", "broken JSON"),
     "JSON array": Case("a.jsonl", b'[{"text": "a", "label": 0}]\n', ":1", "one JSON object"),
     "JSON number": Case("a.jsonl", b"17\n", ":1", "type int"),
@@ -135,9 +136,7 @@ def test_a_field_without_end_is_a_broken_row(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MOST_CHARACTERS", 1000)
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\nok,1\n"' + b"x\n" * 600 + b'",1\n')
-    with pytest.raises(
-        DataError, match=r"a\.csv:3: broken row \(field larger than field limit \(1000\)\); put a field"
-    ):
+    with pytest.raises(DataError, match=r"a\.csv:3: .*field limit \(1000\)"):
         load_table(path)
 
 
@@ -147,8 +146,8 @@ PARQUET_CASES = {
     "missing label": (lambda: parquet(text=["a", "b"], label=[0, None]), "row 2: no usable label"),
     "NaN score": (lambda: parquet(text=["a", "b"], label=[0.5, float("nan")]), "row 2: no usable label"),
     "no row": (lambda: parquet(text=[], label=[]), "no row"),
-    "no column": (lambda: parquet(), "no column has a name"),
-    "twin columns": (parquet_with_twin_columns, "not a readable Parquet file"),
+    "no column": (lambda: parquet(), "is empty"),
+    "twin columns": (parquet_with_twin_columns, "column 'text' is there more than once"),
 }
 
 

@@ -1,0 +1,194 @@
+"""Lines of text from the bytes of a file, plain or .gz, or of standard input; a file is never held in memory.
+
+Bytes that are not text are found line by line, so that a row can be refused, skipped or repaired as `Decoding` says.
+`readers` makes rows of the lines.
+"""
+
+import codecs
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from bibert.errors import DataError, did_you_mean
+
+ON_ERROR = ("fail", "skip", "replace")
+MOST_CHARACTERS = 2**24  # in one line or field: anything longer is not text, or a quote was never closed
+
+GZIP = b"\x1f\x8b"
+# The suffix names the form of a file; these first bytes show that the suffix is wrong.
+NOT_UTF8_TEXT = {
+    GZIP: "gzip-compressed; let its name end in .gz",
+    b"PAR1": "Parquet; let its name end in .parquet",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; export it as CSV",
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+}
+LONGEST_MAGIC = 4
+# `surrogateescape` turns a byte that is not in the encoding into one of these; NUL marks a binary file.
+NOT_TEXT = re.compile("[\udc80-\udcff\0]")
+
+
+def shown(names: Iterable[str]) -> str:
+    """Quote up to ten names for a message; a long one (a text, not a name) is cut short."""
+    short = [repr(name if len(name) <= 40 else name[:37] + "...") for name in names]
+    return ", ".join(short[:10]) + (", ..." if len(short) > 10 else "")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How bytes become rows.
+
+    Attributes:
+        encoding: the encoding of the file.
+        on_error: what to do with a broken row: one of `ON_ERROR`. `replace` puts U+FFFD in the place of bytes that are
+            not text; other broken rows still fail.
+        remedy: what the user can do about bytes that are not text.
+    """
+
+    encoding: str = "utf-8"
+    on_error: str = "fail"
+    remedy: str = "save the file as UTF-8 (iconv -f latin1 -t utf8 converts the most common other encoding)"
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ON_ERROR:
+            raise DataError(f"on_error is {self.on_error!r}; {did_you_mean(self.on_error, ON_ERROR)}")
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the encoding is UTF-8, under any of its names."""
+        try:
+            return codecs.lookup(self.encoding).name == "utf-8"
+        except LookupError:
+            return False
+
+    def checked(self, text: str, where: str) -> str:
+        """Return the text, repaired if `on_error` is `replace`.
+
+        Raises:
+            DataError: a byte is not in the encoding, or is NUL.
+        """
+        if (text.isascii() and "\0" not in text) or not (found := NOT_TEXT.search(text)):
+            return text
+        if self.on_error == "replace":
+            return NOT_TEXT.sub("\ufffd", text)
+        byte = ord(found[0]) & 0xFF
+        problem = f"byte 0x{byte:02x} is not {self.encoding}" if byte else "holds a NUL byte: binary, or UTF-16"
+        raise DataError(f"{where}: {problem}; {self.remedy}")
+
+
+class Input:
+    """The bytes of a file, decompressed, or of standard input.
+
+    Attributes:
+        origin: its name, for messages.
+        stream: the bytes.
+        characters: how many have been read by `lines`.
+    """
+
+    def __init__(self, origin: str, stream: BinaryIO, disk: BinaryIO | None = None) -> None:
+        self.origin = origin
+        self.stream = stream
+        self.characters = 0
+        self._disk = disk  # the file itself, whose position gives the progress even where `stream` decompresses it
+
+    @property
+    def share(self) -> float | None:
+        """The share of the file that has been read, from 0 to 1; None where it is unknown."""
+        if self._disk is None or not self._disk.seekable():
+            return None
+        return min(1.0, self._disk.tell() / max(1, os.fstat(self._disk.fileno()).st_size))
+
+    def lines(self, decoding: Decoding, newline: str = "\n") -> Iterator[str]:
+        r"""Yield lines with their ends; bytes that are not text are escaped, for `Decoding.checked` to find.
+
+        Args:
+            decoding: the encoding.
+            newline: `\n`, or the empty string to end a line also at a lone `\r`, as CSV allows.
+
+        Raises:
+            DataError: the file cannot be read or decompressed, is not text at all, or has an endless line.
+        """
+        number = 1
+        with reading(self.origin):
+            text = self._text(decoding, newline)
+            try:
+                for number, line in enumerate(iter(partial(text.readline, MOST_CHARACTERS), ""), start=1):
+                    if len(line) == MOST_CHARACTERS and not line.endswith("\n"):
+                        raise DataError(f"{self.origin}:{number}: has over {MOST_CHARACTERS} characters; is it text?")
+                    self.characters += len(line)
+                    yield line
+            except UnicodeError as error:  # errors of multi-byte encodings, which cannot be escaped
+                reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
+                raise DataError(
+                    f"{self.origin}:{number}: is not {decoding.encoding} ({reason}); name the file's encoding"
+                ) from None
+            finally:
+                if not text.closed:
+                    text.detach()  # or its end would close standard input
+
+    def _text(self, decoding: Decoding, newline: str) -> io.TextIOWrapper:
+        if decoding.is_utf8 and hasattr(self.stream, "peek"):
+            start = self.stream.peek(LONGEST_MAGIC)
+            for magic, remedy in NOT_UTF8_TEXT.items():
+                if start.startswith(magic):
+                    raise DataError(f"{self.origin}:1: is {remedy}")
+        encoding = "utf-8-sig" if decoding.is_utf8 else decoding.encoding
+        try:
+            return io.TextIOWrapper(self.stream, encoding, errors="surrogateescape", newline=newline)
+        except LookupError:
+            raise DataError(
+                f"there is no encoding {decoding.encoding!r}; utf-8, utf-16, latin-1 and cp1252 are common"
+            ) from None
+
+
+@contextmanager
+def open_input(path: Path | None) -> Iterator[Input]:
+    """Open a file, decompressing it if its name ends in .gz; None is standard input.
+
+    Raises:
+        DataError: it cannot be opened, or its name ends in .gz and it is not compressed.
+    """
+    if path is None:
+        yield Input("stdin", sys.stdin.buffer)
+        return
+    with reading(path):
+        disk = path.open("rb")
+    with disk:
+        if path.suffix.lower() != ".gz":
+            yield Input(str(path), disk, disk)
+            return
+        if not disk.peek(LONGEST_MAGIC).startswith(GZIP):
+            raise DataError(f"{path}: is not gzip-compressed; remove .gz from its name")
+        yield Input(str(path), gzip.GzipFile(fileobj=disk), disk)  # type: ignore[arg-type]
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn errors of opening, reading and decompressing `path` into `DataError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {files_in(Path(path).parent)}") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder, not a file; {files_in(Path(path))}") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DataError(f"{path}: the compressed data is cut short or damaged; copy or compress it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+
+
+def files_in(folder: Path) -> str:
+    """List a folder for a message about a wrong path."""
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist either"
+    names = sorted(entry.name for entry in folder.iterdir())
+    return f"the folder {folder} has {shown(names) or 'no file'}"
