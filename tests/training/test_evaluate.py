@@ -45,5 +45,5 @@ def test_a_teacher_that_learned_its_task_scores_well(teacher: Path, data: TextDa
 
 def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher: Path, data: TextData):
     strange = replace(data.dev["dev"], labels=(5.0, *data.dev["dev"].labels[1:]), origin="strange.tsv")
-    with pytest.raises(DataError, match=r"strange\.tsv: has label id 5, the model 2 labels"):
+    with pytest.raises(DataError, match=r"strange\.tsv: has label id 5, the model has 2 labels"):
         predict_logits(load_classifier(teacher), strange)

@@ -119,7 +119,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path):
 
 
 def test_a_missing_file_is_refused_with_the_presets_there_are():
-    with pytest.raises(RecipeError, match="no-such: there is no such recipe file and no such preset; presets: teacher"):
+    with pytest.raises(RecipeError, match=r"no-such: .*presets: teacher"):
         load_recipe("no-such")
 
 
@@ -146,7 +146,7 @@ def test_a_missing_file_is_refused_with_the_presets_there_are():
 )
 def test_a_value_out_of_range_is_refused_with_its_name(field: str, values: tuple):
     for value in values:
-        with pytest.raises(RecipeError, match=f"recipe: {field} is {value}, it must be"):
+        with pytest.raises(RecipeError, match=f"recipe: {field} is {value};"):
             Recipe(**{field: value})
 
 

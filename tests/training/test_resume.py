@@ -90,7 +90,7 @@ def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(
         assert last_checkpoint(tmp_path) == before
     assert not torn.exists()
     assert (tmp_path / "torn" / "checkpoint-20").exists()
-    assert "checkpoint-20 is not whole; set aside" in caplog.text
+    assert "checkpoint-20 is incomplete" in caplog.text
 
 
 def test_a_whole_checkpoint_is_used_and_nothing_is_said(checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture):

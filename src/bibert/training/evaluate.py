@@ -1,4 +1,4 @@
-"""A network's answers to a split, and how good they are; the metrics themselves are in `data.metrics`."""
+"""The logits of a network on a split, and their metrics; the metrics themselves are in `data.metrics`."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from bibert.errors import DataError
 from bibert.nn.loading import Classifier
 from bibert.nn.model import evaluating
 
-Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
+Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]  # passes on so many batches and may show progress
 
 
 def evaluate(
@@ -24,7 +24,7 @@ def evaluate(
     *,
     watch: Watch | None = None,
 ) -> dict[str, float]:
-    """The named metrics of a model on a split, in eval mode; `watch` as in `predict_logits`."""
+    """The named metrics of a model on a split."""
     return score(predict_logits(classifier, split, max_length, watch=watch), split.labels, names)
 
 
@@ -36,19 +36,11 @@ def predict_logits(
     *,
     watch: Watch | None = None,
 ) -> npt.NDArray[np.float32]:
-    """The logits of every row, in order, in eval mode.
-
-    Args:
-        classifier: the model.
-        split: the texts.
-        max_length: tokens of one text; longer ones are cut.
-        batch_size: texts at a time.
-        watch: passes the batches on and may show how far they are, given how many there are.
-    """
+    """The logits of every row, in order, in eval mode; texts are cut after `max_length` tokens."""
     model, tokenizer = classifier.model, classifier.tokenizer
     if model.config.num_labels > 1 and max(split.labels, default=0) >= model.config.num_labels:
         raise DataError(
-            f"{split.origin}: has label id {max(split.labels):g}, the model {model.config.num_labels} labels; "
+            f"{split.origin}: has label id {max(split.labels):g}, the model has {model.config.num_labels} labels; "
             "evaluate it on the task it was trained for"
         )
     encoded = encode(split, tokenizer, min(max_length, model.config.max_position_embeddings))

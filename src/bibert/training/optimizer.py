@@ -10,7 +10,7 @@ from bibert.training.recipe import Recipe
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam without bias correction and with decoupled weight decay, as the released code trains."""
+    """Adam without bias correction and with decoupled weight decay, as in the released code."""
 
     def __init__(self, params: Any, lr: float, eps: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         super().__init__(params, {"lr": lr, "eps": eps, "betas": betas, "weight_decay": 0.0})
@@ -38,7 +38,7 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam over three groups: decayed weights, what is not decayed, and learned quantizer steps."""
+    """Adam over three groups: weights with decay, parameters without, and learned quantizer steps."""
     groups = parameter_groups(model, recipe)
     if recipe.bias_correction:
         return torch.optim.AdamW(groups, lr=recipe.learning_rate, eps=recipe.adam_epsilon, fused=True)
@@ -46,7 +46,7 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
-    """Parameters by how they are updated; empty groups are left out."""
+    """Parameters by how they are updated, without empty groups."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     steps = [p for name, p in named if name.endswith(".step")]
     plain = [p for name, p in named if p.dim() < 2 and not name.endswith(".step")]
@@ -60,7 +60,7 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def clip_each(parameters: Iterable[Tensor], limit: float) -> Tensor:
-    """Cut the gradient of each parameter to the norm `limit`; gives the norm over all, before the cut."""
+    """Clip the gradient of each parameter to the norm `limit`; return the norm over all, before clipping."""
     gradients, norms, total = _norms(parameters)
     for gradient, norm in zip(gradients, norms, strict=True):
         if norm > limit:
@@ -69,7 +69,7 @@ def clip_each(parameters: Iterable[Tensor], limit: float) -> Tensor:
 
 
 def clip_all(parameters: Iterable[Tensor], limit: float) -> Tensor:
-    """Cut the gradient over all parameters to the norm `limit`; gives the norm before the cut."""
+    """Clip the gradient over all parameters to the norm `limit`; return the norm before clipping."""
     gradients, _, total = _norms(parameters)
     if total > limit:
         torch._foreach_mul_(gradients, limit / total)
@@ -84,6 +84,6 @@ def _norms(parameters: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor], Te
 
 
 def not_finite(model: nn.Module) -> str:
-    """The name of the first parameter whose gradient is not finite; clipping leaves such a gradient as it is."""
+    """The name of the first parameter whose gradient is not finite; clipping does not change such a gradient."""
     broken = (name for name, p in model.named_parameters() if p.grad is not None and not p.grad.isfinite().all())
     return next(broken, "the sum of all parameters")

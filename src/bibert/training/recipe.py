@@ -1,14 +1,13 @@
-"""Recipes: every hyper-parameter of a run as one frozen value, read from TOML, unknown keys refused.
+"""Recipes: every hyper-parameter of a run as one frozen value, read from TOML; unknown keys raise.
 
-A recipe file is flat: one key per field of `Recipe`, a table `[weights]` for the loss terms, and `extends` to
-start from one preset or several. The presets are in the package's `recipes/presets.toml`, the paper's settings among
-them.
+A recipe file is flat: one key per field of `Recipe`, a table `[weights]` for the loss terms, and `extends` to start
+from one or more presets. The presets, including the paper's settings, are in `recipes/presets.toml`.
 """
 
 import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -18,8 +17,8 @@ from bibert.errors import RecipeError, did_you_mean
 
 Precision = Literal["float32", "bfloat16"]
 PRESETS_FILE = "presets.toml"
-SEEDS = 2**32  # numpy takes no greater one
-# Fields, what holds for them, and the same in words.
+SEEDS = 2**32  # numpy takes no larger seed
+# Fields, their condition, and the condition in words.
 RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
         ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every"),
@@ -38,33 +37,33 @@ RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained; the same fields serve the teacher and the student.
+    """How to train a model; the same fields serve the teacher and the student.
 
     Attributes:
         learning_rate: peak of the linear schedule.
         epochs: passes over the training data.
-        max_steps: stop after this many optimizer steps; 0 leaves it to `epochs`.
+        max_steps: stop after this many optimizer steps; 0 to train for `epochs`.
         batch_size: texts of one optimizer step, over all processes.
         max_length: tokens of one text; longer ones are cut.
         warmup: share of the steps with a rising learning rate.
         weight_decay: decoupled; not for biases, LayerNorms and learned steps.
-        adam_epsilon: of Adam.
-        bias_correction: Adam as in its paper; the released code's BertAdam goes without.
-        clip: whether the gradient norm is cut per parameter tensor (the released code) or over all of them.
-        clip_norm: where it is cut; 0 for never.
+        adam_epsilon: added to the denominator of Adam.
+        bias_correction: Adam as in its paper; BertAdam of the released code has none.
+        clip: clip the gradient norm per parameter `tensor` (the released code) or over all of them (`global`).
+        clip_norm: the largest norm; 0 for no clipping.
         step_learning_rate: peak learning rate of learned quantizer steps (BinaryBERT's LSQ).
         dropout: of hidden states, attention and classifier.
-        eval_every: optimizer steps between evaluations, which are also checkpoints; 0 for once an epoch. There is
-            one more at the end.
+        eval_every: optimizer steps between evaluations, each with a checkpoint; 0 for once an epoch. There is one more
+            at the end.
         log_every: optimizer steps between lines of the log.
         patience: stop after this many evaluations without a better one; 0 for never.
-        average: decay of a running mean of the weights, which is evaluated and saved in their place; 0 for none.
-        precision: of the products of both networks in a training step; `bfloat16` is faster on processors that
-            have it. Losses, updates and evaluations are in float32.
+        average: decay of a running mean of the weights, which is evaluated and saved instead of them; 0 for none.
+        precision: of the products of both networks in a training step; `bfloat16` is faster on processors with
+            hardware for it. Losses, updates and evaluations are in float32.
         seed: of everything random.
         norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
-        mask_padding: leave padding tokens out of the distillation terms.
-        weights: weights of loss terms that differ from the scheme's own; 0 drops a term, `gold` adds labels.
+        mask_padding: exclude padding tokens from the distillation terms.
+        weights: changes to the scheme's weights of loss terms; 0 drops a term, `gold` adds the labels.
     """
 
     learning_rate: float = 1e-4
@@ -94,29 +93,28 @@ class Recipe:
         for names, holds, rule in RANGES:
             for name in names:
                 if not holds(getattr(self, name)):
-                    raise RecipeError(f"recipe: {name} is {getattr(self, name)}, it must be {rule}")
+                    raise RecipeError(f"recipe: {name} is {getattr(self, name)}; it must be {rule}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for run.json."""
         return asdict(self) | {"weights": dict(self.weights)}
 
     def with_changes(self, changes: Mapping[str, Any], where: str) -> "Recipe":
-        """A copy with some fields changed, checked for names and types; `where` begins the error message.
+        """A copy with some fields changed, after checking names and types; `where` starts the error message.
 
-        A table of weights changes the terms that it names and leaves the others.
+        A table of weights changes only the terms that it names.
         """
         types = get_type_hints(Recipe)
         checked = {}
         for name, value in changes.items():
             if name not in types:
-                known = [f.name for f in fields(Recipe)]
-                raise RecipeError(f"{where}: unknown key {name!r}; {did_you_mean(name, known)}")
+                raise RecipeError(f"{where}: unknown key {name!r}; {did_you_mean(name, types)}")
             checked[name] = _checked(value, types[name], f"{where}: {name}")
         return replace(self, **checked | {"weights": {**self.weights, **checked.get("weights", {})}})
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:
-    """`value` as the field's type, or an error that names both."""
+    """`value` as the type of its field."""
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise RecipeError(f"{where} is {value!r}; choose one of {', '.join(map(repr, get_args(kind)))}")
@@ -133,13 +131,13 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
 
 
 def presets() -> dict[str, dict[str, Any]]:
-    """The presets by name, as they stand in the file."""
+    """The tables of presets.toml by name."""
     text = resources.files("bibert.recipes").joinpath(PRESETS_FILE).read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe that was written down, with every field: what an earlier version did not know has its default."""
+    """A recorded recipe with every field; fields that its version did not have get their default."""
     return {**Recipe().to_dict(), **noted}
 
 
@@ -149,23 +147,17 @@ def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = No
     Raises:
         RecipeError: no such preset or file, broken TOML, an unknown key, a wrong type, a value out of range.
     """
-    known = presets()
-    if str(name_or_path) in known:
-        recipe = _from_table(known[str(name_or_path)], f"preset {name_or_path}", known)
-    else:
-        recipe = _from_table(_read(Path(name_or_path), known), str(name_or_path), known)
-    return recipe.with_changes(changes or {}, "recipe")
-
-
-def _from_table(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    known, name = presets(), str(name_or_path)
+    where = f"preset {name}" if name in known else name
+    table = known[name] if name in known else _read(Path(name_or_path), known)
     recipe = Recipe()
     for values in _lineage(table, where, known):
         recipe = recipe.with_changes(values, where)
-    return recipe
+    return recipe.with_changes(changes or {}, "recipe")
 
 
 def _lineage(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The values of every preset that a table extends, in order, and its own at the end."""
+    """The values of every preset that a table extends, in order, then its own."""
     own = dict(table)
     extended = own.pop("extends", [])
     lineage = []
@@ -178,7 +170,7 @@ def _lineage(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[s
 
 def _read(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:
     if not path.is_file():
-        raise RecipeError(f"{path}: there is no such recipe file and no such preset; presets: {', '.join(known)}")
+        raise RecipeError(f"{path}: no such recipe file or preset; presets: {', '.join(known)}")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors write a BOM
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
 """Checkpoints that survive a kill at any moment, and the lock of a run folder.
 
 The Trainer writes a checkpoint file by file, so a kill leaves half of one. Here a checkpoint counts only once its
-manifest, with the size and SHA-256 of every file, is written and agrees; a torn one is set aside with a message
-and the one before is used. Which tensors go into a checkpoint is the Trainer's business.
+manifest, with the size and SHA-256 of every file, is written and agrees; a torn checkpoint is set aside with a
+message, and training resumes from the one before. The Trainer decides which tensors are in a checkpoint.
 """
 
 import errno
@@ -28,14 +28,14 @@ MANIFEST = "COMPLETE.json"
 TORN = "torn"
 NAME = re.compile(r"checkpoint-(\d+)")
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# What the writers of a checkpoint raise on a full disk: Python, torch.save and safetensors.
+# Raised on a full disk by Python, torch.save and safetensors.
 WRITE_ERRORS = (OSError, RuntimeError, SafetensorError)
 
 logger = logging.getLogger(__name__)
 
 
 def write_manifest(checkpoint: Path) -> None:
-    """Declare `checkpoint` complete: its files reach the disk first, the manifest after them."""
+    """Mark `checkpoint` as complete: first sync its files to the disk, then write the manifest."""
     files = {}
     for path in sorted(p for p in checkpoint.rglob("*") if p.is_file() and p.name != MANIFEST):
         with path.open("rb") as handle:
@@ -46,31 +46,30 @@ def write_manifest(checkpoint: Path) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether the manifest is there and every file is as it says."""
+    """Whether the manifest exists and every file agrees with it."""
     try:
         files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return bool(files) and all(_agrees(checkpoint / name, expected) for name, expected in files.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no manifest, or not one that we wrote
+        return bool(files) and all(
+            (checkpoint / name).stat().st_size == expected["bytes"] and digest(checkpoint / name) == expected["sha256"]
+            for name, expected in files.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no manifest, or not ours
         return False
 
 
-def _agrees(path: Path, expected: dict[str, Any]) -> bool:
-    return bool(path.stat().st_size == expected["bytes"] and digest(path) == expected["sha256"])
-
-
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that training can go on from; those that it cannot are moved to `torn/`.
+    """The newest checkpoint that training can resume from; unusable ones are moved to `torn/`.
 
-    A checkpoint is of use if it is whole and the best one, as far as it knows, is still there.
+    A checkpoint is usable if it is whole and the best checkpoint that it refers to still exists.
     """
     whole = []
     for checkpoint in checkpoints_of(folder):
         if is_whole(checkpoint):
             whole.append(checkpoint)
         else:
-            _set_aside(checkpoint, "is not whole")
+            _set_aside(checkpoint, "is incomplete")
     while whole and not _has_its_best(whole[-1]):
-        _set_aside(whole.pop(), "has lost the best model before it")
+        _set_aside(whole.pop(), "refers to a best checkpoint that is gone")
     return whole[-1] if whole else None
 
 
@@ -88,25 +87,21 @@ def _set_aside(checkpoint: Path, reason: str) -> None:
 
 
 def drop_old_checkpoints(folder: Path, keep: int, best: str | None) -> None:
-    """Delete all but the newest `keep` checkpoints and the best one; call it once the newest one is whole."""
+    """Delete all but the newest `keep` checkpoints and the best one; call it when the newest one is whole."""
     for checkpoint in checkpoints_of(folder)[:-keep]:
         if best is None or checkpoint.name != Path(best).name:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a training, whole or not, by step."""
+    """All checkpoints in a folder, whole or not, by step."""
     found = [path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 @contextmanager
 def disk_space(target: Path, needed: int) -> Iterator[None]:
-    """Refuse to write `target` where it does not fit, and remove what was written if the disk fills up meanwhile.
-
-    Args:
-        target: the folder that is written inside the block.
-        needed: about how many bytes it takes.
+    """Check that about `needed` bytes fit before the block writes the folder `target`; remove it if the disk fills up.
 
     Raises:
         CheckpointError: there is no room; the message names the path, the bytes needed and the bytes free.
@@ -127,26 +122,26 @@ def disk_space(target: Path, needed: int) -> Iterator[None]:
 def _disk_full(target: Path, needed: int, free: int) -> CheckpointError:
     return CheckpointError(
         f"{target}: the disk is full, about {needed:,} bytes are needed and {free:,} are free; "
-        "make room and run the same again: it goes on from the last checkpoint"
+        "make room and run the same command again to resume from the last checkpoint"
     )
 
 
 @contextmanager
 def full_disk_named(folder: Path) -> Iterator[None]:
-    """Say which folder is on the full disk, where a log or a note inside the block does not fit any more."""
+    """Name the folder if the disk fills up inside the block, when a log or a note is written."""
     try:
         yield
     except OSError as error:
         if error.errno not in FULL:
             raise
         raise CheckpointError(
-            f"{error.filename or folder}: the disk is full; make room and run the same again: it goes on"
+            f"{error.filename or folder}: the disk is full; make room and run the same command again to resume"
         ) from error
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process; a second run in the same folder is refused."""
+    """Lock the run folder for this process; raises `CheckpointError` if another run has it."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise CheckpointError(f"{path}: is a file; give a folder for the run")
@@ -167,18 +162,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON whole or not at all."""
+    """Write JSON, whole or not at all."""
     with write_whole(path) as handle:
         json.dump(value, handle, indent=2)
         handle.write("\n")
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file we wrote ourselves; None where it is missing.
-
-    Raises:
-        CheckpointError: the file is there, but somebody else wrote it.
-    """
+    """The JSON of a file that a run wrote; None if there is no file. Raises `CheckpointError` if it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as error:

@@ -15,7 +15,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,31 +47,15 @@ PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # their versions de
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of one run."""
+    """The files of one run, as listed above; `notes` is run.json."""
 
-    path: Path
-
-    @property
-    def model(self) -> Path:
-        """The trained model."""
-        return self.path / RUN_MODEL
-
-    @property
-    def notes(self) -> Path:
-        """The request and the metrics."""
-        return self.path / NOTES
-
-    @property
-    def log(self) -> Path:
-        """The log of every loss term."""
-        return self.path / LOG
-
-    @property
-    def probe(self) -> Path:
-        """The lines of a probe."""
-        return self.path / PROBE
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.model = path / RUN_MODEL
+        self.notes = path / NOTES
+        self.log = path / LOG
+        self.probe = path / PROBE
 
     def stage(self, name: str) -> Path:
         """The checkpoints of a stage."""

@@ -1,7 +1,7 @@
-"""The student: binarized from a teacher and trained by the losses of its scheme, stage by stage.
+"""The student: binarized from a teacher and trained on the losses of its scheme, stage by stage.
 
-Most schemes have one stage; BinaryBERT has four, the first two on a half-width ternary student. The losses are in
-`distill`, the students in `nn.binarization`, the Trainer in `trainer`.
+Most schemes have one stage; BinaryBERT has four, the first two with a half-width ternary student. The losses are in
+`distill`, the students in `nn.binarization`, the Trainer in `loop`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +29,19 @@ from bibert.training.recipe import Recipe
 from bibert.training.resume import is_whole
 from bibert.training.run import RunFolder, finish, finished_metrics, opened, save_stage
 
+# Makes the callback of a probe from its file, the name of the stage, the teacher and a dev split.
+ProbeMaker = Callable[[Path, str, Classifier, EncodedSplit], TrainerCallback]
+
 
 class FrozenTeacher:
-    """A teacher that cannot learn and never drops anything: eval mode, no gradients, at every call."""
+    """A teacher without gradients and dropout: in eval mode at every call."""
 
     def __init__(self, model: BiBertForSequenceClassification, device: torch.device | str = "cpu") -> None:
         self.model = model.to(device).requires_grad_(False)
 
     @torch.no_grad()
     def __call__(self, inputs: Mapping[str, Tensor], trace: bool) -> BiBertOutput:
-        """The teacher's logits, and the inside of its forward pass if a loss looks there."""
+        """The teacher's logits, with the trace of its forward pass if a loss needs it."""
         self.model.eval()
         return self.model(**inputs, trace=trace)  # type: ignore[no-any-return]
 
@@ -67,26 +70,6 @@ class DistillTrainer(BertTrainer):
         return (loss.total, student) if return_outputs else loss.total
 
 
-# Given its file, the name of the stage, the teacher and a dev split, makes the callback.
-ProbeMaker = Callable[[Path, str, Classifier, EncodedSplit], TrainerCallback]
-
-
-@dataclass(frozen=True)
-class _Course:
-    """What stays the same through the stages of one distillation."""
-
-    teacher: Classifier
-    start: Classifier  # what the student is made from; the teacher itself, or another BERT
-    scheme: Scheme
-    objectives: Mapping[str, Objective]  # by stage
-    recipe: Recipe
-    data: TrainingData
-    run: RunFolder
-    probe: ProbeMaker | None
-    callbacks: Sequence[TrainerCallback]
-    arguments: Mapping[str, Any]
-
-
 def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a place and a recipe
     teacher: str | Path,
     scheme: Scheme | str,
@@ -99,25 +82,25 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Binarize a BERT and distill a teacher into it; goes on where it was killed if `output` holds such a run.
+    """Binarize a BERT and distill a teacher into it; resume if `output` holds the same run, killed.
 
     Args:
-        teacher: the folder (or Hub name) of a fine-tuned classifier: full precision, or a student that teaches.
+        teacher: the folder (or Hub name) of a fine-tuned classifier, in full precision or a student.
         scheme: a row of `nn.schemes.SCHEMES`, by name or as a value.
         data: labelled texts, with the teacher's labels.
-        output: the run folder; the student will be in its `model/`.
+        output: the run folder; the student is saved in its `model/`.
         recipe: every hyper-parameter.
-        start: the BERT the student is made from, as deep as the teacher or a fraction of it: full precision, or a
-            student that learns on; the teacher itself if not given.
-        probe: makes a callback that looks into the student while it trains, such as `lab.probe.probe_every(50)`.
-        callbacks: of the Trainer, for progress.
+        start: the BERT to make the student from, as deep as the teacher or a fraction of it, in full precision or a
+            student; by default the teacher.
+        probe: makes a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
+        callbacks: passed to the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
 
     Returns:
         The dev metrics of the best student, as `{"dev_accuracy": 0.9, …}`.
 
     Raises:
-        Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
+        Interrupted: on SIGTERM or Ctrl-C, after a checkpoint; the same call resumes from it.
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)
@@ -130,40 +113,34 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
             return done
         set_seed(recipe.seed)
         taught = load_teacher(teacher, data, recipe)
-        first = taught if start is None else load_start(start, taught, data, recipe)
+        first = taught if start is None else _load_start(start, taught, data, recipe)
         check_length(recipe.max_length, taught.model.config.max_position_embeddings)
         encoded = encode_data(data, first, recipe)
-        return _study(_Course(taught, first, row, objectives, recipe, encoded, run, probe, callbacks, arguments))
+        course = _Course(taught, first, row, objectives, recipe, encoded, run, probe, callbacks, arguments)
+        return course.run_stages()
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
-    """A fine-tuned classifier whose labels are those of the data.
+    """A fine-tuned classifier with the labels of the data; raises `CheckpointError` for other labels.
 
-    Its configuration carries the recipe's dropout for the students made from it; the teacher itself never drops.
-
-    Raises:
-        CheckpointError: the labels differ, so its logits would mean something else.
+    Its configuration has the recipe's dropout, for the students made from it; the teacher itself never drops.
     """
     classifier = load_classifier(teacher, overrides=dropout_overrides(recipe))
     if classifier.label_names != data.label_names:
         raise CheckpointError(
-            f"{teacher}: the teacher knows {_shown(classifier.label_names)}, the data has {_shown(data.label_names)}; "
+            f"{teacher}: the teacher has {_shown(classifier.label_names)}, the data has {_shown(data.label_names)}; "
             "fine-tune a teacher on this data first: bibert finetune"
         )
     return classifier
 
 
-def load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: Recipe) -> Classifier:
-    """The BERT a student is made from, where that is not the teacher.
-
-    Raises:
-        CheckpointError: its tokenizer gives other ids than the teacher's, or it has the same labels in another order.
-    """
+def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: Recipe) -> Classifier:
+    """The BERT to make a student from; raises `CheckpointError` if it does not fit the teacher."""
     learned = label_names_of(start)
     if learned != data.label_names and sorted(learned) == sorted(data.label_names):
         raise CheckpointError(
-            f"{start}: knows {_shown(learned)}, the data has {_shown(data.label_names)}, so its answers would be "
-            "mistaken for others; start from a model with the labels in this order"
+            f"{start}: has {_shown(learned)}, the data has {_shown(data.label_names)}, so its answers would be "
+            "swapped; start from a model with the labels in this order"
         )
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
     mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
@@ -179,91 +156,88 @@ def _shown(label_names: tuple[str, ...]) -> str:
     return f"the labels {', '.join(label_names)}" if label_names else "scores"
 
 
-def _study(course: _Course) -> dict[str, float]:
-    """Run the stages that are not finished yet, each from the result of the one before."""
-    student: Classifier | None = None
-    metrics: dict[str, float] = {}
-    for number, stage in enumerate(course.scheme.schedule):
-        result = course.run.stage_result(stage.name)
-        if is_whole(result):
-            student = load_classifier(result)
-            continue
-        student = _next_student(course, student, number)
-        trainer = _trainer(course, stage, student)
-        trainer.train_from_last_checkpoint()
-        metrics = trainer.dev_metrics()
-        if number + 1 < len(course.scheme.schedule):
-            save_stage(course.run, stage.name, student)
-    assert student is not None  # a schedule has at least one stage
-    finish(course.run, student, metrics)
-    return metrics
+@dataclass(frozen=True)
+class _Course:
+    """One distillation: everything that its stages share."""
 
+    teacher: Classifier
+    start: Classifier  # the teacher itself, or another BERT
+    scheme: Scheme
+    objectives: Mapping[str, Objective]  # by stage
+    recipe: Recipe
+    data: TrainingData
+    run: RunFolder
+    probe: ProbeMaker | None
+    callbacks: Sequence[TrainerCallback]
+    arguments: Mapping[str, Any]
 
-def _next_student(course: _Course, before: Classifier | None, number: int) -> Classifier:
-    """The student that a stage starts from: new, split from the ternary one, or the one before as it is."""
-    schedule, tokenizer = course.scheme.schedule, course.start.tokenizer
-    if before is None:
-        source = course.start.model
-        model = first_student(source, course.scheme)
-    elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
-        source = before.model
-        model = split_student(source, course.scheme)
-    else:
-        return before
-    rows = [course.data.train[i] for i in range(min(course.recipe.batch_size, len(course.data.train)))]
-    calibrate(model, Collator(tokenizer.pad_token_id)(rows), source)
-    return Classifier(model, tokenizer)
+    def run_stages(self) -> dict[str, float]:
+        """Run the stages that are not finished yet, each from the result of the one before."""
+        student: Classifier | None = None
+        metrics: dict[str, float] = {}
+        for number, stage in enumerate(self.scheme.schedule):
+            result = self.run.stage_result(stage.name)
+            if is_whole(result):
+                student = load_classifier(result)
+                continue
+            student = self._next_student(student, number)
+            trainer = self._trainer(stage, student)
+            trainer.train_from_last_checkpoint()
+            metrics = trainer.dev_metrics()
+            if number + 1 < len(self.scheme.schedule):
+                save_stage(self.run, stage.name, student)
+        assert student is not None  # a schedule has at least one stage
+        finish(self.run, student, metrics)
+        return metrics
 
+    def _next_student(self, before: Classifier | None, number: int) -> Classifier:
+        """The student that a stage starts from: a new one, the ternary one split, or the one before."""
+        schedule, tokenizer = self.scheme.schedule, self.start.tokenizer
+        if before is None:
+            source = self.start.model
+            model = first_student(source, self.scheme)
+        elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
+            source = before.model
+            model = split_student(source, self.scheme)
+        else:
+            return before
+        rows = [self.data.train[i] for i in range(min(self.recipe.batch_size, len(self.data.train)))]
+        calibrate(model, Collator(tokenizer.pad_token_id)(rows), source)
+        return Classifier(model, tokenizer)
 
-def _trainer(course: _Course, stage: Stage, student: Classifier) -> DistillTrainer:
-    recipe = replace(course.recipe, learning_rate=course.recipe.learning_rate * stage.learning_rate_factor)
-    objective = course.objectives[stage.name]
-    for head in (student.model.bert.pooler, student.model.classifier):
-        head.requires_grad_(objective.reaches_logits)  # distributed training waits for every gradient it was promised
-    arguments = training_arguments(recipe, course.data, course.run.stage(stage.name), **course.arguments)
-    callbacks: list[TrainerCallback] = [JsonLog(course.run.log, stage.name), *course.callbacks]
-    if course.probe is not None:
-        texts = next(iter(course.data.dev.values()))
-        callbacks.append(course.probe(course.run.probe, stage.name, course.teacher, texts))
-    return DistillTrainer(
-        student,
-        recipe,
-        arguments,
-        course.data,
-        callbacks,
-        teacher=FrozenTeacher(course.teacher.model, arguments.device),
-        objective=objective,
-    )
+    def _trainer(self, stage: Stage, student: Classifier) -> DistillTrainer:
+        recipe = replace(self.recipe, learning_rate=self.recipe.learning_rate * stage.learning_rate_factor)
+        objective = self.objectives[stage.name]
+        for head in (student.model.bert.pooler, student.model.classifier):
+            head.requires_grad_(objective.reaches_logits)  # distributed training waits for every expected gradient
+        arguments = training_arguments(recipe, self.data, self.run.stage(stage.name), **self.arguments)
+        callbacks: list[TrainerCallback] = [JsonLog(self.run.log, stage.name), *self.callbacks]
+        if self.probe is not None:
+            texts = next(iter(self.data.dev.values()))
+            callbacks.append(self.probe(self.run.probe, stage.name, self.teacher, texts))
+        teacher = FrozenTeacher(self.teacher.model, arguments.device)
+        return DistillTrainer(student, recipe, arguments, self.data, callbacks, teacher=teacher, objective=objective)
 
 
 def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
-    """What each stage of the scheme is taught, by its name: the scheme's terms, changed by the recipe's weights.
+    """The objective of each stage, by its name: the scheme's terms, changed by the recipe's weights.
 
-    A scheme with several stages keeps its terms apart: a change counts in the stages that have the term, and
-    gold labels come in where the logits are taught.
+    With several stages, a weight applies to the stages that have the term, and `gold` to those that teach the logits.
 
     Raises:
-        RecipeError: a term does not exist, has no place in the scheme, or every term of a stage has weight 0.
+        RecipeError: a term does not exist, no stage has it, or every term of a stage has weight 0.
     """
     check_weights(recipe.weights)
-    changes = {stage.name: _changes(scheme, stage, recipe) for stage in scheme.schedule}
-    for name in recipe.weights:
-        if not any(name in change for change in changes.values()):
-            known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.terms}))
-            raise RecipeError(f"recipe: weights.{name} has no place in {scheme.name!r}; its stages have {known}")
-    return {
-        stage.name: Objective(
-            {**stage.terms, **changes[stage.name]},
-            recipe.norm_scope,
-            recipe.mask_padding,
-        )
-        for stage in scheme.schedule
-    }
-
-
-def _changes(scheme: Scheme, stage: Stage, recipe: Recipe) -> dict[str, float]:
-    """The weights of the recipe that count in a stage."""
-    if len(scheme.schedule) == 1:
-        return dict(recipe.weights)
-    wanted = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
-    return {name: weight for name, weight in recipe.weights.items() if name in wanted}
+    objectives: dict[str, Objective] = {}
+    used: set[str] = set()
+    for stage in scheme.schedule:
+        weights = dict(recipe.weights)
+        if len(scheme.schedule) > 1:
+            terms = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
+            weights = {name: weight for name, weight in weights.items() if name in terms}
+        used |= weights.keys()
+        objectives[stage.name] = Objective({**stage.terms, **weights}, recipe.norm_scope, recipe.mask_padding)
+    for name in [name for name in recipe.weights if name not in used]:
+        known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.terms}))
+        raise RecipeError(f"recipe: weights.{name} applies to no stage of {scheme.name!r}; its stages have {known}")
+    return objectives

@@ -9,7 +9,7 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
-from bibert.nn.loading import Classifier, load_classifier, model_folder
+from bibert.nn.loading import load_classifier, model_folder
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of
@@ -38,14 +38,14 @@ def finetune(
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Fine-tune any BERT checkpoint on `data`; goes on where it was killed if `output` holds such a run.
+    """Fine-tune any BERT checkpoint on `data`; resume if `output` holds the same run, killed.
 
     Args:
         checkpoint: a folder or a name on the Hub.
         data: labelled texts.
-        output: the run folder; the model will be in its `model/`.
+        output: the run folder; the model is saved in its `model/`.
         recipe: every hyper-parameter.
-        callbacks: of the Trainer, for progress.
+        callbacks: passed to the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
 
     Returns:
@@ -53,50 +53,32 @@ def finetune(
 
     Raises:
         RecipeError: the recipe has distillation terms.
-        Interrupted: SIGTERM or Ctrl-C came; the same call goes on from the checkpoint that was written.
+        CheckpointError: the checkpoint is a quantized student.
+        Interrupted: on SIGTERM or Ctrl-C, after a checkpoint; the same call resumes from it.
     """
-    _refuse_terms(recipe)
+    for name in ("weights", "norm_scope", "mask_padding"):
+        if getattr(recipe, name) != getattr(Recipe(), name):
+            raise RecipeError(
+                f"recipe: {name} is {getattr(recipe, name)!r}, but a teacher learns from gold labels and has no "
+                "distillation terms; use a teacher's recipe"
+            )
     checkpoint = model_folder(checkpoint)
     with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
         done = finished_metrics(run)
         if done is not None:
             return done
         set_seed(recipe.seed)
-        classifier = load_full_precision(checkpoint, data, recipe)
+        classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
+        scheme = classifier.model.config.quantization
+        if scheme.is_quantized:
+            raise CheckpointError(
+                f"{checkpoint}: is a student of the scheme {scheme.name!r} ({scheme.bits} bits); "
+                "give a full-precision BERT"
+            )
         encoded = encode_data(data, classifier, recipe)
-        trainer = TeacherTrainer(
-            classifier,
-            recipe,
-            training_arguments(recipe, encoded, run.stage(STAGE), **arguments),
-            encoded,
-            [JsonLog(run.log, STAGE), *callbacks],
-        )
+        training = training_arguments(recipe, encoded, run.stage(STAGE), **arguments)
+        trainer = TeacherTrainer(classifier, recipe, training, encoded, [JsonLog(run.log, STAGE), *callbacks])
         trainer.train_from_last_checkpoint()
         metrics = trainer.dev_metrics()
         finish(run, classifier, metrics)
         return metrics
-
-
-def _refuse_terms(recipe: Recipe) -> None:
-    plain = Recipe()
-    for name in ("weights", "norm_scope", "mask_padding"):
-        if getattr(recipe, name) != getattr(plain, name):
-            raise RecipeError(
-                f"recipe: {name} is {getattr(recipe, name)!r}, but a teacher learns from gold labels and has no "
-                "distillation terms; take a recipe of a teacher"
-            )
-
-
-def load_full_precision(checkpoint: str | Path, data: TextData, recipe: Recipe) -> Classifier:
-    """Any BERT with a head for the labels of the data and the recipe's dropout.
-
-    Raises:
-        CheckpointError: the checkpoint is a quantized student.
-    """
-    classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
-    scheme = classifier.model.config.quantization
-    if scheme.is_quantized:
-        raise CheckpointError(
-            f"{checkpoint}: is a student of the scheme {scheme.name!r} ({scheme.bits} bits); give a full-precision BERT"
-        )
-    return classifier
