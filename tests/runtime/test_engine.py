@@ -92,66 +92,66 @@ def test_a_sequence_without_token_types_has_zeros(engine):
 
 
 @pytest.mark.parametrize("nothing", [[], np.empty((0, 20), dtype=int), np.empty((0, 0))])
-def test_an_empty_batch_has_an_empty_answer(engine, nothing):
-    assert engine.logits(nothing).shape == (0, 3)
+def test_an_empty_batch_has_an_empty_answer(engine, packed, nothing):
+    assert engine.logits(nothing).shape == reference.logits(packed, nothing).shape == (0, 3)
     assert engine.logits_of([]).shape == (0, 3)
 
 
 BAD = {
-    "an id outside of the vocabulary": ((IDS + 1000,), "token 0: the id is 10\\d\\d, must be from 0 to"),
-    "a negative id": ((-1 - IDS,), "the id is -\\d+, must be from 0"),
-    "an id that 32 bits cannot hold": (([[2**40]],), "input_ids: holds 1099511627776 .* 32 bits"),
-    "numbers with a point": (([[1.5]],), "input_ids: holds float64, must hold whole numbers"),
+    "one dimension": (([1, 2],), r"input_ids: has shape \(2,\)"),
+    "rows of different lengths": (([[1], [2, 3]],), "input_ids: rows differ in length.*attention_mask"),
+    "rows without a token": ((np.empty((2, 0), dtype=int),), r"input_ids: has shape \(2, 0\).* 1 to 64"),
+    "rows that are too long": ((np.ones((1, 65), dtype=int),), r"input_ids: has shape \(1, 65\).* 1 to 64"),
+    "numbers with a point": (([[1.5]],), "input_ids: holds float64"),
     "texts": (([["a"]],), "input_ids: holds <U1"),
-    "one dimension": (([1, 2],), "input_ids: has 1 dimensions, must have 2"),
-    "rows of different lengths": (([[1], [2, 3]],), "input_ids: rows differ in length"),
-    "rows without a token": ((np.empty((2, 0), dtype=int),), "sequence 0: has 0 tokens, must have 1 to 64"),
-    "rows that are too long": ((np.ones((1, 65), dtype=int),), "rows of 65 tokens, the model has 64 positions"),
-    "a mask of another shape": ((IDS, MASK[:, 1:]), r"attention_mask: has shape \(6, 19\), input_ids has \(6, 20\)"),
-    "a mask with other numbers": ((IDS, MASK * 3), "attention_mask: holds 0 to 3, must hold 0 and 1"),
-    "a masked first token": ((IDS, 1 - MASK), "attention_mask: row 0 masks its first token"),
-    "types of another shape": ((IDS, None, TYPES[1:]), r"token_type_ids: has shape \(5, 20\)"),
-    "a type the model does not have": ((IDS, None, TYPES + 1), "the token type is 2, must be from 0 to 1"),
+    "an id that 32 bits cannot hold": (([[2**40]],), "input_ids: .*1099511627776.* 32 bits"),
+    "an id outside of the vocabulary": ((IDS + 1000,), r"token 0\b.* 10\d\d, must be from 0 to"),
+    "a negative id": ((-1 - IDS,), r"token 0\b.* -\d+, must be from 0"),
+    "a mask of another shape": ((IDS, MASK[:, 1:]), r"attention_mask: .*\(6, 19\).*\(6, 20\)"),
+    "a mask with other numbers": ((IDS, MASK * 3), "attention_mask: holds 0 to 3"),
+    "a masked first token": ((IDS, 1 - MASK), "attention_mask: row 0 .*first token"),
+    "types of another shape": ((IDS, None, TYPES[1:]), r"token_type_ids: .*\(5, 20\).*\(6, 20\)"),
+    "a type the model does not have": ((IDS, None, np.full_like(TYPES, 2)), r"token 0\b.* 2, must be from 0 to 1"),
 }
 
 
+@pytest.mark.parametrize("run", ["engine", "reference"])
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
-def test_what_does_not_fit_is_refused_with_its_numbers(engine, arguments, message):
+def test_what_does_not_fit_is_refused_with_its_numbers(engine, packed, run, arguments, message):
     with pytest.raises(EngineError, match=message):
-        engine.logits(*arguments)
+        engine.logits(*arguments) if run == "engine" else reference.logits(packed, *arguments)
 
 
-def test_a_bad_sequence_is_refused_with_its_number(engine):
-    with pytest.raises(EngineError, match="sequence 1: has 0 tokens, must have 1 to 64"):
-        engine.logits_of([Encoded(IDS[0]), Encoded(IDS[0, :0])])
-    with pytest.raises(EngineError, match="sequence 1: has 65 tokens"):
-        engine.logits_of([Encoded(IDS[0]), Encoded(np.ones(65, dtype=np.int32))])
-    with pytest.raises(EngineError, match="sequence 0: has 20 ids and 19 token types"):
-        engine.logits_of([Encoded(IDS[0], TYPES[0, 1:])])
-    with pytest.raises(EngineError, match="sequence 1, token 3: the id is -1, must be from 0 to"):
-        engine.logits_of([Encoded(IDS[0]), Encoded(np.where(np.arange(20) == 3, -1, IDS[0]))])
+BAD_SEQUENCES = {
+    "no tokens": (Encoded(IDS[0, :0]), r"sequence 1\b.* 0 tokens.* 1 to 64"),
+    "too many tokens": (Encoded(np.ones(65, dtype=np.int32)), r"sequence 1\b.* 65 tokens"),
+    "fewer types than ids": (Encoded(IDS[0], TYPES[0, 1:]), r"sequence 1: .*\(20,\).*\(19,\)"),
+    "a negative id": (Encoded(np.where(np.arange(20) == 3, -1, IDS[0])), r"sequence 1, token 3\b.* -1, must be"),
+    "a matrix": (Encoded(IDS[:1]), r"sequence 1: .*\(1, 20\)"),
+    "an empty matrix": (Encoded(np.zeros((3, 0), dtype=np.int32)), r"sequence 1: .*\(3, 0\)"),
+    "a number": (Encoded(np.int32(1)), r"sequence 1: .*\(\)"),
+    "a matrix of types": (Encoded(IDS[0], TYPES[:1]), r"sequence 1: .*\(20,\).*\(1, 20\)"),
+}
 
 
-def test_a_row_that_is_a_matrix_is_refused(engine):
-    for ids in (IDS[:1], np.zeros((3, 0), dtype=np.int32), np.int32(1)):
-        with pytest.raises(EngineError, match=rf"sequence 1: ids have {ids.ndim} dimensions, must have 1"):
-            engine.logits_of([Encoded(IDS[0]), Encoded(ids)])
-    with pytest.raises(EngineError, match="sequence 0: token types have 2 dimensions, must have 1"):
-        engine.logits_of([Encoded(IDS[0], TYPES[:1])])
+@pytest.mark.parametrize(("sequence", "message"), BAD_SEQUENCES.values(), ids=BAD_SEQUENCES.keys())
+def test_a_bad_sequence_is_refused_with_its_number(engine, sequence, message):
+    with pytest.raises(EngineError, match=message):
+        engine.logits_of([Encoded(IDS[0]), sequence])
 
 
 def test_logits_that_are_not_finite_are_an_error_everywhere(packed):
     diverged = changed(packed, "classifier.weight", np.s_[:], 3e38)
     for isa in available_isas():
-        with pytest.raises(NumericError, match="sequence 0: a logit is not finite; the model has diverged"):
+        with pytest.raises(NumericError, match=r"sequence 0\b.* logit .*not finite"):
             Engine.from_packed(diverged, isa=isa).logits(IDS)
-    with pytest.raises(NumericError, match="a logit is not finite; the model has diverged"):
+    with pytest.raises(NumericError, match=r"logit .*not finite"):
         reference.logits(diverged, IDS)
 
 
 @pytest.mark.parametrize("threads", [-1, 1.0, True, "2", 10**9])
 def test_a_number_of_threads_that_is_none_is_refused(packed, threads):
-    with pytest.raises(EngineError, match=r"threads is .* must be a whole number from 0"):
+    with pytest.raises(EngineError, match=rf"threads is {threads!r}.* 0 .* 256"):
         Engine.from_packed(packed, threads=threads)
 
 
@@ -161,7 +161,7 @@ def test_an_isa_is_that_of_the_argument_else_of_the_environment(packed, monkeypa
     assert Engine.from_packed(packed).isa == "reference"
     assert Engine.from_packed(packed, isa=best).isa == best
     monkeypatch.setenv("BIBERT_ISA", "sse")
-    with pytest.raises(EngineError, match=r"BIBERT_ISA is 'sse', this CPU and this build have: .*reference"):
+    with pytest.raises(EngineError, match=r"BIBERT_ISA is 'sse'.*reference"):
         Engine.from_packed(packed)
     assert Engine.from_packed(packed, isa="reference").isa == "reference"
     monkeypatch.delenv("BIBERT_ISA")
@@ -180,18 +180,9 @@ def test_a_file_is_loaded(model_file, engine):
         Engine.load(model_file.with_name("no.bibert"))
 
 
-def test_what_only_the_library_finds_wrong_with_a_file_names_the_file(model_file, monkeypatch):
-    def refuse(*_):
-        raise ModelFileError("data: has 1 bytes, the config asks for 2")
-
-    monkeypatch.setattr("bibert.runtime.engine.NativeModel", refuse)
-    with pytest.raises(ModelFileError, match=r"small\.bibert: data: has 1 bytes"):
-        Engine.load(model_file)
-
-
 def test_a_model_that_has_diverged_is_a_numeric_error(packed, tmp_path):
     save(changed(packed, "layers.0.output.bias", np.s_[:], 1e6), tmp_path / "diverged.bibert")
-    with pytest.raises(NumericError, match=r"sequence 0: an input of a LayerNorm is not inside .-512; .*learning rate"):
+    with pytest.raises(NumericError, match=r"sequence 0\b.*LayerNorm.*512.*learning rate"):
         Engine.load(tmp_path / "diverged.bibert").logits(IDS)
 
 
@@ -199,7 +190,7 @@ def test_a_model_that_has_diverged_is_a_numeric_error(packed, tmp_path):
 def test_the_first_sequence_without_an_answer_is_named_whatever_the_lengths(packed, threads):
     diverged = Engine.from_packed(changed(packed, "embeddings.position", np.s_[10], 600), threads)
     rows = [Encoded(np.tile(IDS[0], 2)[:length]) for length in (3, 10, 12, 40, 1)]
-    with pytest.raises(NumericError, match="sequence 2: an input of a LayerNorm"):
+    with pytest.raises(NumericError, match=r"sequence 2\b.*LayerNorm"):
         diverged.logits_of(rows)
     assert diverged.logits_of([rows[0], rows[1], rows[4]]).shape == (3, packed.config.labels)
 
@@ -219,7 +210,7 @@ def test_what_no_logit_depends_on_need_not_be_in_range(packed, monkeypatch):
         try:
             found = Engine.from_packed(model).logits(IDS[:1])
         except NumericError:
-            with pytest.raises(NumericError, match=f"layers.{last}.output_norm: an input reaches"):
+            with pytest.raises(NumericError, match=rf"layers\.{last}\.output_norm"):
                 reference.logits(model, IDS[:1])
             outcomes.add("refused")
         else:
@@ -268,11 +259,12 @@ def test_threads_share_an_engine_and_one_may_close_it(packed):
     for thread in threads:
         thread.join()
     assert all(same_bits(answer, expected) for answer in answers)
-    assert stopped == ["the engine is closed; load it again"] * 4
+    assert len(stopped) == 4
+    assert all("closed" in message for message in stopped)
 
 
 def test_an_engine_says_why_it_is_not_pickled(engine):
-    with pytest.raises(EngineError, match="cannot be pickled; send the path"):
+    with pytest.raises(EngineError, match=r"pickled; .*path"):
         pickle.dumps(engine)
 
 

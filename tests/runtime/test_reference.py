@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bibert.errors import EngineError, NumericError
+from bibert.errors import NumericError
 from bibert.packed.bits import pack_rows, unpack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import SITES
@@ -169,45 +169,18 @@ def test_neither_the_batch_nor_padding_nor_what_it_holds_changes_an_answer(new_p
     assert same_bits(reference.logits(packed, ids[place], MASK[place], types[place]), expected)
 
 
-def test_an_empty_batch_has_no_answers(new_packed):
-    assert reference.logits(new_packed(), np.empty((0, 5), dtype=int)).shape == (0, 3)
-
-
-BAD_INPUTS = {
-    r"input_ids: row 0, token 1 is 200, must be from 0 to \d+": {"input_ids": [[2, 200]]},
-    r"input_ids: row 1, token 0 is -1, must be from 0 to \d+": {"input_ids": [[2], [-1]]},
-    "token_type_ids: row 0, token 1 is 2, must be from 0 to 1": {"input_ids": [[2, 3]], "token_type_ids": [[0, 2]]},
-    "attention_mask: row 0, token 1 is 2, must be from 0 to 1": {"input_ids": [[2, 3]], "attention_mask": [[1, 2]]},
-    "input_ids has 65 tokens a row, the model 64 positions": {"input_ids": [[2] * 65]},
-    r"input_ids has shape \(2,\), must be \(sequences, tokens\)": {"input_ids": [2, 3]},
-    "input_ids has type float64, must be whole numbers": {"input_ids": [[2.0]]},
-    r"attention_mask has shape \(1, 1\), input_ids \(1, 2\)": {"input_ids": [[2, 3]], "attention_mask": [[1]]},
-    r"token_type_ids has shape \(1, 3\), input_ids \(1, 2\)": {"input_ids": [[2, 3]], "token_type_ids": [[0] * 3]},
-    "row 1: its first token is missing or masked": {"input_ids": [[2], [3]], "attention_mask": [[1], [0]]},
-    "row 0: its first token is missing or masked": {"input_ids": np.empty((2, 0), dtype=int)},
-}
-
-
-@pytest.mark.parametrize("message", BAD_INPUTS)
-def test_input_that_does_not_fit_is_refused(new_packed, message):
-    with pytest.raises(EngineError, match=message):
-        reference.logits(new_packed(), **BAD_INPUTS[message])
-
-
 @pytest.mark.parametrize("size", [512.0, -600.0, 3e38])
 def test_a_hidden_state_outside_the_grid_is_an_error_that_names_the_layer(new_packed, size):
     bias = np.full(40, size, dtype=np.float32)
     packed = with_tensors(new_packed(), {"layers.1.output.bias": bias})
-    with pytest.raises(
-        NumericError, match=r"layers\.1\.output_norm: an input reaches .*the fixed-point grid ends at 512"
-    ):
+    with pytest.raises(NumericError, match=r"layers\.1\.output_norm: .*512"):
         reference.logits(packed, IDS)
 
 
 def test_an_infinity_on_the_way_is_refused_without_a_warning(new_packed):
     huge = np.full(40, 3e38, dtype=np.float32)
     packed = with_tensors(new_packed(), {"layers.0.attention_output.scale": huge})
-    with pytest.raises(NumericError, match=r"layers\.0\.attention_norm: an input reaches inf"):
+    with pytest.raises(NumericError, match=r"layers\.0\.attention_norm: .*inf"):
         reference.logits(packed, IDS)
 
 

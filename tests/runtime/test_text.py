@@ -12,8 +12,7 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from bibert.errors import EngineError, ModelFileError
-from bibert.runtime.cutting import SMALLEST_PIECE
-from bibert.runtime.text import PARALLEL_FROM, TextEncoder
+from bibert.runtime.text import PARALLEL_FROM, SMALLEST_PIECE, TextEncoder
 
 MAX_LENGTH = 16
 TEXTS = ["the film is good", "", "Café unable, [MASK]!", "中文 film", "x" * 300, "bad " * 300, "a\0b\u200dc 😀"]
@@ -119,10 +118,10 @@ def test_a_string_of_numpy_is_a_text(encoder):
 
 
 BAD_ROWS = {
-    "a number": (1.5, r"row 7: 1\.5 \(float\), must be a text"),
+    "a number": (1.5, r"row 7: 1\.5 \(float\)"),
     "None": (None, r"row 7: None \(NoneType\)"),
     "bytes": (b"film", r"row 7: b'film' \(bytes\)"),
-    "a pair with a number": (("film", 3), r"row 7: a pair with 3 \(int\)"),
+    "a pair with a number": (("film", 3), r"row 7: .*pair .*3 \(int\)"),
     "three texts": (("a", "b", "c"), r"row 7: \('a', 'b', 'c'\) \(tuple\)"),
     "a very long list": ([1] * 10**5, r"row 7: \[1, 1.{,40} \(list\)"),
 }
@@ -138,47 +137,47 @@ def test_what_is_no_text_is_refused_with_its_number_and_its_type(encoder, row, m
     "garbage", [b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi']
 )
 def test_a_tokenizer_that_is_none_is_a_bad_file(garbage):
-    with pytest.raises(ModelFileError, match=r"tokenizer: cannot be read \(.*\); pack the model again"):
+    with pytest.raises(ModelFileError, match=r"tokenizer: .*read \(.+\).* again"):
         TextEncoder(garbage, 200, MAX_LENGTH)
 
 
 def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(tokenizer):
     tokens = Tokenizer.from_buffer(tokenizer).get_vocab_size()
     TextEncoder(tokenizer, tokens, MAX_LENGTH)
-    with pytest.raises(ModelFileError, match=f"has {tokens} tokens, the word embedding has {tokens - 1} rows"):
+    with pytest.raises(ModelFileError, match=f"tokenizer: .*{tokens} tokens.* {tokens - 1} rows"):
         TextEncoder(tokenizer, tokens - 1, MAX_LENGTH)
 
 
 def test_a_tokenizer_without_its_unknown_token_is_refused():
     tokenizer = Tokenizer(WordPiece({"a": 0}, unk_token="[UNK]"))
-    with pytest.raises(ModelFileError, match=r"'\[UNK\]', for unknown words, is not among its tokens"):
+    with pytest.raises(ModelFileError, match=r"tokenizer: '\[UNK\]'"):
         TextEncoder(tokenizer.to_str().encode(), 200, MAX_LENGTH)
 
 
 def test_a_tokenizer_that_makes_no_tokens_of_a_text_is_refused():
     silent = Tokenizer(BPE({"b": 0}, []))
-    with pytest.raises(ModelFileError, match="tokenizer: an input of 1 texts does not have each of them once"):
+    with pytest.raises(ModelFileError, match=r"tokenizer: .*each text"):
         TextEncoder(silent.to_str().encode(), 200, MAX_LENGTH)
 
 
 def test_a_tokenizer_whose_template_names_a_token_it_does_not_have_is_a_bad_file(tokenizer):
     broken = json.loads(tokenizer)
     del broken["post_processor"]["special_tokens"]["[SEP]"]
-    with pytest.raises(ModelFileError, match=r"tokenizer: cannot be read \(.*\); pack the model again"):
+    with pytest.raises(ModelFileError, match=r"tokenizer: .*read \(.+\).* again"):
         TextEncoder(json.dumps(broken).encode(), 200, MAX_LENGTH)
 
 
 def test_a_tokenizer_that_fails_at_a_text_is_an_error_with_its_rows():
     letters = Tokenizer(Unigram([("a", 0.0), ("b", 0.0)]))
     encoder = TextEncoder(letters.to_str().encode(), 200, MAX_LENGTH)
-    with pytest.raises(EngineError, match=r"rows 3 to 4: the tokenizer fails \(.+\)"):
+    with pytest.raises(EngineError, match=r"rows 3 to 4: .*\(.+\)"):
         encoder.encode(["ab", "zzz"], first=3)
 
 
 def test_a_text_without_any_token_is_refused_with_its_number():
     letters = Tokenizer(BPE({"a": 0}, []))
     encoder = TextEncoder(letters.to_str().encode(), 200, MAX_LENGTH)
-    with pytest.raises(EngineError, match="row 6: has no tokens, and the tokenizer adds none; leave it out"):
+    with pytest.raises(EngineError, match=r"row 6: .*no tokens"):
         encoder.encode(["a", ""], first=5)
 
 
@@ -195,11 +194,11 @@ def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer):
 
 
 def test_special_tokens_must_leave_room_for_the_text(tokenizer):
-    with pytest.raises(ModelFileError, match="adds 2 special tokens, the longest input has 2"):
+    with pytest.raises(ModelFileError, match=r"2 special tokens.* has 2"):
         TextEncoder(tokenizer, 200, 2)
     encoder = TextEncoder(tokenizer, 200, 3)
     assert len(encoder.encode(["film film"])[0].ids) == 3
-    with pytest.raises(EngineError, match="row 1: a pair has 3 special tokens, the longest input has 3"):
+    with pytest.raises(EngineError, match=r"row 1: .*3 special tokens.* has 3"):
         encoder.encode(["film", ("film", "film")])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
-from types import EllipsisType, MappingProxyType, TracebackType
+from types import EllipsisType, MappingProxyType
 from typing import Any, Self, TypedDict
 
 import numpy as np
@@ -40,15 +40,10 @@ Answer = Prediction | list[Prediction]
 
 @dataclass(frozen=True)
 class Answers:
-    """The scores of some rows, and the labels that follow from them.
-
-    Attributes:
-        labels: the names of the columns of `scores`.
-        scores: float64 (rows, labels). By default the probabilities of the labels; the value itself for a regression.
-    """
+    """The scores of some rows, and the labels that follow from them."""
 
     labels: tuple[str, ...]
-    scores: Floats
+    scores: Floats  # (rows, labels): by default the probabilities of the labels, or the value of a regression
 
     def best(self) -> list[Prediction]:
         """Return the label with the highest score of each row; the first of equal ones."""
@@ -75,13 +70,8 @@ def sigmoid(logits: NDArray[Any]) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0.0, -values)))  # 1 / (1 + exp(-x)) without overflow
 
 
-def identity(logits: NDArray[Any]) -> Floats:
-    """The logits themselves, in float64."""
-    return logits.astype(np.float64)
-
-
 SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Floats]] = MappingProxyType(
-    {"softmax": softmax, "sigmoid": sigmoid, "none": identity}
+    {"softmax": softmax, "sigmoid": sigmoid, "none": lambda logits: logits.astype(np.float64)}
 )
 
 
@@ -152,12 +142,7 @@ class TextClassifier:
     def predict(self, texts: Texts, pairs: Texts | None = None) -> list[Prediction]:
         """Return the best label of each text with its probability; for a regression, its value.
 
-        Args:
-            texts: what to classify.
-            pairs: the second text of each, for models of pairs.
-
-        Raises:
-            EngineError: a row is not a text, or `pairs` has a different length.
+        For models of pairs, `pairs` has the second text of each. Raises `EngineError` if a row is not a text.
         """
         return list(self.predict_stream(texts, pairs))
 
@@ -165,30 +150,23 @@ class TextClassifier:
         """Like `predict`, in bounded memory: reads `window` texts, then yields their labels."""
         if window < 1:
             raise EngineError(f"window is {window}, must be 1 or more")
-        score, blocks = self._score_function(), self._blocks(_rows(texts, pairs), window)
-        return (prediction for block in blocks for prediction in Answers(self.labels, score(block)).best())
+        return (answer for block in self._answers(_rows(texts, pairs), window) for answer in block.best())
 
     def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Floats:
-        """Return probabilities (texts, labels); each row sums to 1.
-
-        Raises:
-            EngineError: the model is a regression, or as for `predict`.
-        """
+        """Return probabilities (texts, labels); each row sums to 1. A regression raises `EngineError`."""
         if len(self.labels) == 1:
             raise EngineError("the model is a regression (1 label), which has no probabilities; use predict or logits")
         return self.answers(_rows(texts, pairs)).scores
 
     def answers(self, rows: Iterable[Row]) -> Answers:
-        """Return the scores of every label for rows, each a text or a pair; for labels and probabilities in one pass.
-
-        Raises:
-            EngineError: a row is neither a text nor a pair of texts.
-        """
-        return Answers(self.labels, self._score_function()(self._logits(rows)))
+        """Return labels and all probabilities of rows, each a text or a pair, in one pass; errors as for `predict`."""
+        blocks = [np.empty((0, len(self.labels))), *(block.scores for block in self._answers(rows))]
+        return Answers(self.labels, np.concatenate(blocks))
 
     def logits(self, texts: Texts, pairs: Texts | None = None) -> NDArray[np.float32]:
         """Return the raw outputs of the network, (texts, labels)."""
-        return self._logits(_rows(texts, pairs))
+        nothing = np.empty((0, len(self.labels)), dtype=np.float32)
+        return np.concatenate([nothing, *self._blocks(_rows(texts, pairs), WINDOW)])
 
     def __call__(
         self,
@@ -203,16 +181,20 @@ class TextClassifier:
         other iterable an iterator. With `top_k`, each answer is a list of labels.
 
         Args:
-            inputs: what to classify.
+            inputs: texts, pairs, or dicts of them.
             top_k: how many labels each answer has, the best first; None for all.
             function_to_apply: "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression.
 
         Raises:
             EngineError: an input is not a text, or an option has an unknown value.
         """
-        if not _is_iterable(inputs):
-            raise EngineError(f"inputs: {inputs!r:.40} ({type(inputs).__name__}) is not a text or a list of texts")
-        answers = self._stream([inputs] if isinstance(inputs, str | Mapping) else inputs, top_k, function_to_apply)
+        _check_iterable("inputs", inputs)
+        if not isinstance(top_k, EllipsisType | None) and (not isinstance(top_k, int | np.integer) or top_k < 1):
+            every = f"None for all {len(self.labels)} labels"
+            raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
+        rows = map(_as_row, [inputs] if isinstance(inputs, str | Mapping) else inputs)
+        blocks = self._answers(rows, function=function_to_apply)
+        answers = (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
         if isinstance(inputs, Mapping) or (isinstance(inputs, str) and top_k is not ...):
             return next(answers)
         return list(answers) if isinstance(inputs, Sized) else answers
@@ -224,31 +206,14 @@ class TextClassifier:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _stream(
-        self, items: Iterable[Item], top_k: int | EllipsisType | None, function: str | None
-    ) -> Iterator[Answer]:
-        """Check the options at once and return a generator of answers."""
-        if not isinstance(top_k, EllipsisType | None) and (not isinstance(top_k, int | np.integer) or top_k < 1):
-            every = f"None for all {len(self.labels)} labels"
-            raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
-        score = self._score_function(function)
-        blocks = (Answers(self.labels, score(block)) for block in self._blocks(map(_as_row, items), WINDOW))
-        return (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
-
-    def _score_function(self, name: str | None = None) -> Callable[[NDArray[Any]], Floats]:
-        name = (name or ("none" if len(self.labels) == 1 else "softmax")).lower()
+    def _answers(self, rows: Iterable[Row], window: int = WINDOW, function: str | None = None) -> Iterator[Answers]:
+        name = (function or ("none" if len(self.labels) == 1 else "softmax")).lower()
         if name not in SCORE_FUNCTIONS:
             raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
-        return SCORE_FUNCTIONS[name]
-
-    def _logits(self, rows: Iterable[Row]) -> NDArray[np.float32]:
-        nothing = np.empty((0, len(self.labels)), dtype=np.float32)
-        return np.concatenate([nothing, *self._blocks(rows, WINDOW)])
+        return (Answers(self.labels, SCORE_FUNCTIONS[name](block)) for block in self._blocks(rows, window))
 
     def _blocks(self, rows: Iterable[Row], window: int) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""
@@ -266,21 +231,18 @@ class TextClassifier:
             first += len(some)
 
 
-def _is_iterable(value: Any) -> bool:
-    """Return whether a loop accepts it; `Iterable` does not recognise classes that only have `__getitem__`."""
+def _check_iterable(name: str, value: Any) -> None:
     try:
-        iter(value)
+        iter(value)  # isinstance(value, Iterable) is false for classes that only have `__getitem__`
     except TypeError:
-        return False
-    return True
+        raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a text or a list of texts") from None
 
 
 def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:
-    for name, value in (("texts", texts), ("pairs", pairs if pairs is not None else ())):
-        if not _is_iterable(value):
-            raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a list of texts; pass a list")
+    _check_iterable("texts", texts)
     if pairs is None:
         return iter([texts] if isinstance(texts, str) else texts)
+    _check_iterable("pairs", pairs)
     if isinstance(texts, str) != isinstance(pairs, str):
         raise EngineError("one of texts and pairs is a single text, the other is not; pass a pair for each text")
     return _joined([texts], [pairs]) if isinstance(texts, str) else _joined(texts, pairs)  # type: ignore[list-item]

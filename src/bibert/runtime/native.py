@@ -1,7 +1,6 @@
 """The native library behind ctypes: finding it, its structs, and its status codes as errors.
 
-Mirrors native/include/bibert.h and nothing else; arrays are made and checked in `engine`. ctypes gives up the
-GIL during a call, so other Python threads go on.
+Mirrors native/include/bibert.h and nothing else; `engine` prepares the arrays. ctypes releases the GIL during a call.
 """
 
 import ctypes
@@ -21,14 +20,14 @@ from bibert.errors import BibertError, EngineError, ModelFileError, NumericError
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
 ABI_VERSION = 2
-LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; wins over the library of the package
+LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
 FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
-_NO_MEMORY = 4
-_ERRORS: Mapping[int, type[BibertError]] = {
+_ERRORS: Mapping[int, type[BibertError] | type[MemoryError]] = {
     1: EngineError,  # bad argument
     2: ModelFileError,  # bad model
     3: NumericError,  # out of range
+    4: MemoryError,
     5: EngineError,  # no such ISA
     6: EngineError,  # anything else
 }
@@ -65,79 +64,60 @@ _FUNCTIONS: Mapping[str, tuple[type | None, tuple[type, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Sequences of tokens, one after the other, without padding; every array is contiguous.
+class RaggedBatch:
+    """Sequences of tokens, one after the other, without padding; every array is contiguous."""
 
-    Attributes:
-        lengths: uint32, tokens of each sequence.
-        ids: int32, of all tokens.
-        token_types: int32, of all tokens; None for all 0.
-        positions: int32, of all tokens; None for 0, 1, 2, ... in each sequence.
-    """
-
-    lengths: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]  # tokens of each sequence
     ids: NDArray[np.int32]
-    token_types: NDArray[np.int32] | None = None
-    positions: NDArray[np.int32] | None = None
+    token_types: NDArray[np.int32]
+    positions: NDArray[np.int32] | None = None  # None for 0, 1, 2, ... in each sequence
 
 
 class NativeModel:
-    """A model inside of the library; it is freed when nothing refers to this object any more.
+    """A model inside the library, freed when nothing refers to this object any more.
 
-    Args:
-        config: the shape of the model.
-        weights: the data section of a packed file without the tokenizer. The library keeps a copy of its own.
-        isa: which instructions to use; None takes what the variable BIBERT_ISA says, else the best.
-
-    Raises:
-        ModelFileError: the weights do not fit the config, or hold what no model of ours has.
-        EngineError: the library is missing, or this CPU does not have `isa`.
+    The library copies `weights`, the data section of a packed file without the tokenizer, and checks them.
     """
 
     def __init__(self, config: PackedConfig, weights: NDArray[np.uint8], isa: str | None = None) -> None:
+        if isa is not None and isa not in available_isas():
+            raise EngineError(f"isa is {isa!r}, this CPU and this build have: {', '.join(available_isas())}")
         self._library = library()
         self._labels = config.labels
         self._pointer = ctypes.c_void_p()
-        status = self._library.bibert_model_create(
-            _as_struct(config), _address(weights), weights.size, _isa_name(isa), ctypes.byref(self._pointer)
+        name, pointer = isa and isa.encode(), ctypes.byref(self._pointer)
+        self._check(
+            self._library.bibert_model_create(_as_struct(config), weights.ctypes.data, weights.size, name, pointer)
         )
-        _check(self._library, status)
         finalizer = weakref.finalize(self, self._library.bibert_model_destroy, self._pointer)
-        finalizer.atexit = False  # a thread may still be computing then, and the system takes the memory back anyway
+        finalizer.atexit = False  # a thread may still be computing then, and the system frees the memory anyway
         self.isa: str = self._library.bibert_model_isa(self._pointer).decode()
 
-    def logits(self, batch: Batch, threads: int) -> NDArray[np.float32]:
-        """Logits (sequences, labels).
-
-        Raises:
-            EngineError: a length, an id, a token type or a position is out of range.
-            NumericError: a value has left the range of the numeric contract.
-            MemoryError: there is not enough memory for a batch of this size.
-        """
+    def logits(self, batch: RaggedBatch, threads: int) -> NDArray[np.float32]:
+        """Return logits (sequences, labels); the library checks the range of everything in the batch."""
         answer = np.empty((len(batch.lengths), self._labels), dtype=np.float32)
-        struct = _Batch(
-            len(batch.lengths),
-            *(_address(array) for array in (batch.lengths, batch.ids, batch.token_types, batch.positions)),
-        )
-        _check(self._library, self._library.bibert_logits(self._pointer, struct, threads, _address(answer)))
+        arrays = (batch.lengths, batch.ids, batch.token_types, batch.positions)
+        struct = _Batch(len(answer), *(None if array is None else array.ctypes.data for array in arrays))
+        self._check(self._library.bibert_logits(self._pointer, struct, threads, answer.ctypes.data))
         return answer
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            message = self._library.bibert_last_error().decode("utf-8", "replace")
+            raise _ERRORS.get(status, EngineError)(message)
 
 
 def available_isas() -> tuple[str, ...]:
-    """The instruction sets that this library has and this CPU can run, best first; "reference" is always one.
-
-    Raises:
-        EngineError: the library is missing.
-    """
+    """Return the instruction sets that this library has and this CPU supports, best first; the last is "reference"."""
     return tuple(library().bibert_available_isas().decode().split())
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The native library, loaded once.
+    """Load the native library, once.
 
     Raises:
-        EngineError: it is missing, cannot be loaded or is of another version.
+        EngineError: it is missing, cannot be loaded or has another version.
     """
     path = _find()
     try:
@@ -159,10 +139,9 @@ def library() -> ctypes.CDLL:
 
 
 def _find() -> Path:
-    named = os.environ.get(LIBRARY_VARIABLE)
-    if named:
+    if named := os.environ.get(LIBRARY_VARIABLE):
         return Path(named)
-    # An editable install has two places: the sources, and where the library was built to.
+    # An editable install has two places: the sources, and the folder of the built library.
     places = [Path(place) / "_native" / FILE_NAME for place in bibert.runtime.__path__]
     for place in places:
         if place.is_file():
@@ -173,14 +152,6 @@ def _find() -> Path:
     )
 
 
-def _isa_name(isa: str | None) -> bytes | None:
-    if isa is None:
-        return None
-    if not isinstance(isa, str) or not isa.isascii() or "\0" in isa:
-        raise EngineError(f"isa is {isa!r}, must be one of {', '.join(available_isas())}")
-    return isa.encode("ascii")
-
-
 def _as_struct(config: PackedConfig) -> _Config:
     special = {
         "thresholds": sum(1 << SITES.index(site) for site in config.thresholds),
@@ -188,16 +159,3 @@ def _as_struct(config: PackedConfig) -> _Config:
         "ffn_levels": FFN_LEVELS.index(config.ffn_levels),
     }
     return _Config(*(special.get(name, getattr(config, name)) for name, *_ in _Config._fields_))
-
-
-def _address(array: NDArray[np.generic] | None) -> int | None:
-    return None if array is None else array.ctypes.data
-
-
-def _check(loaded: ctypes.CDLL, status: int) -> None:
-    if status == 0:
-        return
-    message = loaded.bibert_last_error().decode("utf-8", "replace")
-    if status == _NO_MEMORY:
-        raise MemoryError(message)
-    raise _ERRORS.get(status, EngineError)(message)

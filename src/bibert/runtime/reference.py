@@ -1,10 +1,9 @@
-"""The whole forward pass on packed bits in plain numpy: slow, and what the native engine is trusted against.
+"""The forward pass on packed bits in plain numpy: slow, and the specification of the native engine.
 
-Every step is the numeric contract's: an integer from xor and popcount first, then the scale and the bias, each
-rounded once to float32. Padding may be present: masked keys are ANDed away, so it never changes an answer. Files
-are read in `packed.file`; `engine` computes the same bits fast.
+Every step follows docs/numeric-contract.md: first an integer from xor and popcount, then the scale and the bias, each
+rounded once to float32. Padding is allowed: masked keys are ANDed away, so it never changes a result.
 
-Shapes: B batch, T tokens, C channels, H heads, D head size, W words of a row. Truth values stand for bits.
+Shapes: B batch, T tokens, C channels, H heads, D head size, W words of a row. Bits are booleans.
 """
 
 from collections.abc import Callable
@@ -17,39 +16,29 @@ from bibert.errors import EngineError, NumericError
 from bibert.packed.bits import Words, pack_rows, unpack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
+from bibert.runtime.engine import PaddedBatch
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """The inside of one block, (B, T, channels) but for the attention; what stands at a masked token has no meaning.
+    """The bits and the output of one block, (B, T, channels) except for the attention; meaningless at masked tokens."""
 
-    Attributes:
-        query: the bits of all heads side by side; key, value and context alike.
-        key: see query.
-        value: see query.
-        attention: (B, H, T, T), which keys each query of a head attends to.
-        context: see query.
-        ffn_hidden: the bits that enter the second FFN layer.
-        hidden: the hidden states that leave the block.
-    """
-
-    query: Flags
+    query: Flags  # all heads side by side, as in key, value and context
     key: Flags
     value: Flags
-    attention: Flags
+    attention: Flags  # (B, H, T, T): which keys each query of a head attends to
     context: Flags
-    ffn_hidden: Flags
+    ffn_hidden: Flags  # the input of the second FFN layer
     hidden: Floats
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The inside of a whole pass: embedding (B, T, C), blocks, the pooled first token (B, C), logits (B, labels)."""
+    """Every intermediate result: embedding (B, T, C), blocks, the pooled first token (B, C), logits (B, labels)."""
 
     embedding: Floats
     layers: tuple[LayerTrace, ...]
@@ -63,32 +52,23 @@ def logits(
     attention_mask: ArrayLike | None = None,
     token_type_ids: ArrayLike | None = None,
 ) -> Floats:
-    """Token ids (B, T) to logits (B, labels).
-
-    Args:
-        packed: the model.
-        input_ids: token ids; where the mask is 0 any number may stand.
-        attention_mask: 1 for real tokens, 0 for padding; None for all real. The first token must be real.
-        token_type_ids: 0 for the first text, 1 for the second; None for all 0.
-
-    Raises:
-        EngineError: a shape or an id does not fit the model, or a first token is masked.
-        NumericError: a hidden state leaves the range of LayerNorm, or a logit is not finite: the model has diverged.
-    """
+    """Return logits (B, labels) of token ids (B, T); arguments and errors are those of `Engine.logits`."""
     return trace(packed, input_ids, attention_mask, token_type_ids).logits
 
 
-@np.errstate(over="ignore", invalid="ignore")  # infinity is compared or refused as in the engine, not warned of
+@np.errstate(over="ignore", invalid="ignore")  # infinities are compared or rejected as in the engine
 def trace(
     packed: PackedModel,
     input_ids: ArrayLike,
     attention_mask: ArrayLike | None = None,
     token_type_ids: ArrayLike | None = None,
 ) -> Trace:
-    """As `logits`, with what is computed on the way, for comparisons layer by layer."""
-    batch = _check(packed, input_ids, attention_mask, token_type_ids)
+    """Like `logits`, with every intermediate result, for comparisons layer by layer."""
+    batch = PaddedBatch.of(packed.config, input_ids, attention_mask, token_type_ids)
+    _check_range("input_ids", batch.ids, packed.config.vocabulary)
+    _check_range("token_type_ids", batch.types, packed.config.token_types)
     hidden = embedding = _embed(packed, batch)
-    first = batch.real & (np.arange(batch.real.shape[1]) == 0)  # what the logits need of the last block
+    first = batch.real & (np.arange(batch.real.shape[1]) == 0)  # the logits need only these tokens of the last block
     layers: list[LayerTrace] = []
     for index in range(packed.config.layers):
         needed = first if index == packed.config.layers - 1 else batch.real
@@ -98,54 +78,14 @@ def trace(
     return Trace(embedding, tuple(layers), pooled, _classify(packed, pooled))
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Checked input, (B, T) each; ids and types are 0 where a token is not real."""
-
-    ids: Ids
-    types: Ids
-    real: Flags
-
-
-def _check(packed: PackedModel, input_ids: ArrayLike, mask: ArrayLike | None, types: ArrayLike | None) -> _Batch:
-    config, ids = packed.config, _integers("input_ids", input_ids)
-    if ids.ndim != 2:
-        raise EngineError(f"input_ids has shape {ids.shape}, must be (sequences, tokens)")
-    if ids.shape[1] > config.positions:
-        raise EngineError(f"input_ids has {ids.shape[1]} tokens a row, the model {config.positions} positions; cut it")
-    real = np.ones(ids.shape, dtype=np.int64) if mask is None else _integers("attention_mask", mask)
-    kinds = np.zeros(ids.shape, dtype=np.int64) if types is None else _integers("token_type_ids", types)
-    for name, array in (("attention_mask", real), ("token_type_ids", kinds)):
-        if array.shape != ids.shape:
-            raise EngineError(f"{name} has shape {array.shape}, input_ids {ids.shape}; they must be equal")
-    _check_range("attention_mask", real, 2)
-    if not real[:, :1].any(axis=1).all():
-        row = int(np.argmin(real[:, :1].any(axis=1)))
-        raise EngineError(f"row {row}: its first token is missing or masked, but its answer is read from that token")
-    ids, kinds = ids * real, kinds * real
-    _check_range("input_ids", ids, config.vocabulary)
-    _check_range("token_type_ids", kinds, config.token_types)
-    return _Batch(ids, kinds, real == 1)
-
-
-def _integers(name: str, values: ArrayLike) -> Ids:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise EngineError(f"{name}: rows differ in length; pad them and give attention_mask") from error
-    if array.dtype.kind not in "biu":
-        raise EngineError(f"{name} has type {array.dtype}, must be whole numbers")
-    return array.astype(np.int64)
-
-
-def _check_range(name: str, values: Ids, end: int) -> None:
+def _check_range(name: str, values: Integers, end: int) -> None:
     wrong = np.argwhere((values < 0) | (values >= end))
     if len(wrong):
         row, column = (int(number) for number in wrong[0])
         raise EngineError(f"{name}: row {row}, token {column} is {values[row, column]}, must be from 0 to {end - 1}")
 
 
-def _embed(packed: PackedModel, batch: _Batch) -> Floats:
+def _embed(packed: PackedModel, batch: PaddedBatch) -> Floats:
     """Word + token type + position, summed in this order, and LayerNorm."""
     ones = unpack_rows(packed.tensor("embeddings.word.bits")[batch.ids], packed.config.hidden)
     scale = packed.tensor("embeddings.word.scale")[batch.ids][..., None]
@@ -155,7 +95,7 @@ def _embed(packed: PackedModel, batch: _Batch) -> Floats:
 
 
 def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerTrace:
-    """One block; only of `needed` tokens the range of LayerNorm is checked, as in the engine."""
+    """One block; the range of LayerNorm is checked only for `needed` tokens, as in the engine."""
     entering = _bits(packed, f"{at}.attention_input", hidden)
     query, key, value = (
         _bits(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
@@ -172,14 +112,14 @@ def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Fl
 
 
 def _bits(packed: PackedModel, site: str, values: Floats | Integers) -> Flags:
-    """The contract's sign: value ≥ 0, or ≥ the threshold of its channel where the model has one."""
+    """Sign or bool (rule 1): value ≥ 0, or ≥ the threshold of its channel where the model has one."""
     if site.rpartition(".")[-1] not in packed.config.thresholds:
         return values >= 0
     return values >= packed.tensor(f"{site}.threshold")
 
 
 def _linear(packed: PackedModel, name: str, bits: Flags, levels: str = "sign") -> Floats:
-    """The integer dot first, then alpha · dot + bias, the product and the sum each rounded to float32."""
+    """A binary linear layer (rule 4): the integer dot, then alpha · dot + bias, each rounded to float32."""
     dot = DOTS[levels](bits, packed.tensor(f"{name}.bits"))
     value: Floats = packed.tensor(f"{name}.scale") * dot.astype(np.float32) + packed.tensor(f"{name}.bias")
     return value
@@ -187,8 +127,7 @@ def _linear(packed: PackedModel, name: str, bits: Flags, levels: str = "sign") -
 
 def _dot_of_signs(bits: Flags, weight: Words) -> Integers:
     """The paper's ⊗, ±1 with ±1: n - 2·popcount(x ^ w)."""
-    dot: Integers = bits.shape[-1] - 2 * _popcounts(pack_rows(bits), weight, np.bitwise_xor)
-    return dot
+    return np.asarray(bits.shape[-1] - 2 * _popcounts(pack_rows(bits), weight, np.bitwise_xor))
 
 
 def _dot_of_bools(bits: Flags, weight: Words) -> Integers:
@@ -200,7 +139,7 @@ DOTS = {"sign": _dot_of_signs, "bool": _dot_of_bools}  # by the levels of the in
 
 
 def _popcounts(rows: Words, columns: Words, combine: Callable[[Words, Words], Words]) -> Integers:
-    """How many bits are 1 in every row combined with every column: (..., m, W) and (..., n, W) to (..., m, n)."""
+    """Popcount of every row combined with every column: (..., m, W) and (..., n, W) to (..., m, n)."""
     lead = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     total = np.zeros((*lead, rows.shape[-2], columns.shape[-2]), dtype=np.int32)
     for word in range(rows.shape[-1]):
@@ -209,15 +148,14 @@ def _popcounts(rows: Words, columns: Words, combine: Callable[[Words, Words], Wo
 
 
 def _ones(rows: Words) -> Integers:
-    """How many bits are 1 in each row."""
-    count: Integers = np.bitwise_count(rows).sum(axis=-1, dtype=np.int32)
-    return count
+    """Popcount of each row."""
+    return np.asarray(np.bitwise_count(rows).sum(axis=-1, dtype=np.int32))
 
 
 def _bi_attention(
     packed: PackedModel, at: str, heads: tuple[Flags, Flags, Flags], real: Flags
 ) -> tuple[Flags, Integers]:
-    """bool(scores), and it ⊠ values, (B, T, H · D): 2·popcount(a & v) - popcount(a), with masked keys out of a."""
+    """Bi-Attention (rule 6): a = bool(scores) without masked keys, and a ⊠ v = 2·popcount(a & v) - popcount(a)."""
     config = packed.config
     query, key, value = (bits.reshape(*real.shape, config.heads, config.head_size).swapaxes(1, 2) for bits in heads)
     scores = config.head_size - 2 * _popcounts(pack_rows(query), pack_rows(key), np.bitwise_xor)
@@ -230,7 +168,7 @@ def _bi_attention(
 
 
 def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -> Floats:
-    """LayerNorm with exact statistics: integer sums on a grid, float64 after them, one rounding to float32."""
+    """LayerNorm with exact statistics (rule 7): integer sums on a grid, then float64, one rounding to float32."""
     inside = np.abs(values) < LAYER_NORM_LIMIT  # false for NaN
     if not inside[needed].all():
         size = np.abs(values[needed][~inside[needed]]).max()
@@ -238,7 +176,7 @@ def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -
             f"{name}: an input reaches {size:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
             "the model has diverged: train it with a lower learning rate"
         )
-    x = np.where(inside, values, np.float32(0)).astype(np.float64)  # what is not needed must not raise anything
+    x = np.where(inside, values, np.float32(0)).astype(np.float64)  # tokens that are not needed must not raise
     grid = np.rint(x * GRID).astype(np.int64)
     channels = grid.shape[-1]
     mean = grid.sum(axis=-1, keepdims=True) / channels
@@ -250,19 +188,16 @@ def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -
 
 
 def _pool(packed: PackedModel, first: Floats) -> Floats:
-    """The pooler with its tanh in float64, rounded once.
-
-    Libraries differ in the last float64 bit of tanh; that it shows after the rounding has odds of about 1e-8 a value.
-    """
+    """The pooler, its tanh in float64 and rounded once (rule 7)."""
     bits = _bits(packed, "pooler_input", first)
     return np.tanh(_linear(packed, "pooler", bits).astype(np.float64)).astype(np.float32)
 
 
 def _classify(packed: PackedModel, pooled: Floats) -> Floats:
-    """The classifier in float64, rounded once: channel after channel from the first on, the bias last.
+    """The classifier in float64, rounded once: one channel after the other, the bias last (rule 7).
 
-    A product of two float32 is exact in float64, so the order of the sum is all that is left to specify. A library
-    that sums in another order, torch among them, differs in float32 with odds of about 1e-8 a value.
+    A product of two float32 is exact in float64, so only the order of the sum matters. A library that sums in another
+    order, such as torch, differs in float32 with a probability of about 1e-8 per value.
     """
     weight = packed.tensor("classifier.weight").astype(np.float64)
     total = np.zeros((len(pooled), len(weight)))

@@ -1,43 +1,69 @@
-"""Text to token ids, with the tokenizer of a packed file: the same ids as transformers gives, and never padding.
+"""Texts to token ids, with the tokenizer of a packed file: the same ids as transformers gives, without padding.
 
-Truncation and special tokens are done here and not by the tokenizer, which would first work through all of a text,
-then keep what it cut off, and for two long texts every combination of it. How a text may be read piece by piece is
-the business of `cutting`; what happens to the ids, of `engine`.
+Truncation and special tokens are handled here. The tokenizer itself would process all of a text, which takes seconds
+for a megabyte, and keep what it cuts off. `Scissors` cuts a long text into pieces whose tokens are those of the text,
+so that encoding can stop once an input is full.
 """
 
 import os
 import re
+import string
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bibert.errors import BibertError, EngineError, ModelFileError, one_line
 from bibert.packed.header import PACK_AGAIN
-from bibert.runtime.cutting import Scissors
 from bibert.runtime.engine import Encoded
 
 MOST_CHARACTERS = 100_000
-PARALLEL_FROM = 32  # texts; the tokenizer's threads are not worth waking for fewer
+PARALLEL_FROM = 32  # texts; for fewer, waking the tokenizer's threads does not pay
 
 Row = str | tuple[str, str]  # a text, or a text and its pair
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no UTF-8 can hold
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot represent
+
+CHARACTERS_PER_TOKEN = 8  # a piece should have as many tokens as the longest input; English has about 5
+SMALLEST_PIECE = 512  # characters
+SPACES = " \t\n\r\u00a0\u3000"  # BERT always splits here; other control characters vanish inside a word
+PUNCTUATION = re.escape(string.punctuation) + "\u2010-\u2027\u3001\u3002\uff01\uff0c\uff1f"  # each is a word
+IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff"  # each is a word, unless the tokenizer is configured otherwise
+
+# Characters that never end a word: they stay in it or vanish. A few large blocks of Unicode without punctuation; the
+# tests check each of them against the tokenizer. A script that is missing here costs time, not correctness.
+INSIDE_A_WORD = (
+    "0-9A-Za-z"
+    "\u00c0-\u036f"  # Latin with accents, phonetic letters, accents alone
+    "\u0388-\u0481\u048a-\u052f"  # Greek, Cyrillic
+    "\u05d0-\u05ea\u0620-\u065f\u066e-\u06d3"  # Hebrew, Arabic
+    "\u0900-\u0963\u0e01-\u0e4e"  # Devanagari, Thai
+    "\u1100-\u11ff\uac00-\ud7a3"  # Hangul
+    "\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe"  # Kana
+    "\u200d\ufe0e\ufe0f\u2600-\u2767\U0001f300-\U0001faff"  # emoji and their joiners
+)
+LONGEST_ADDED = 64  # characters of an added token such as [MASK]
+KEPT_HEAD, KEPT_TAIL = 512, LONGEST_ADDED  # of a very long word
+_LONG_WORD = re.compile(f"(?<![{INSIDE_A_WORD}])[{INSIDE_A_WORD}]{{{KEPT_HEAD + KEPT_TAIL + 1},}}")
+_WORD_ONLY = re.compile(f"[{INSIDE_A_WORD}]*")
+_MANY_SPACES = re.compile(f"[{SPACES}]{{2,}}")
+_REACH = 2 * (KEPT_HEAD + KEPT_TAIL)  # how far back to look for the end of a word
 
 
 class TextEncoder:
-    """A tokenizer that encodes texts and pairs of texts for one model.
-
-    Any number of threads may use it at once. Of a text with more than `most_characters` only so many are read.
+    """Encodes texts and pairs of texts for one model. Threads may share it.
 
     Args:
         tokenizer: the contents of tokenizer.json.
         vocabulary: rows of the model's word embedding.
-        max_length: tokens of the longest input; what is longer is cut.
-        most_characters: see above.
-        parallel: whether many texts may be encoded by several threads; TOKENIZERS_PARALLELISM can forbid it too.
+        max_length: tokens of the longest input; longer ones are truncated.
+        most_characters: how much of a text is read.
+        parallel: whether several threads may encode many texts; TOKENIZERS_PARALLELISM can forbid it too.
 
     Raises:
         ModelFileError: the tokenizer cannot be read, or does not fit the model.
@@ -58,7 +84,7 @@ class TextEncoder:
             self._tokenizer = _read_tokenizer(tokenizer, vocabulary)
             self._layouts = {texts: _Layout.of(self._tokenizer, texts) for texts in (1, 2)}
             self._scissors = Scissors(self._tokenizer, max_length)
-        self._parallel_in = os.getpid() if parallel else None  # a child of fork has lost the tokenizer's threads
+        self._parallel_in = os.getpid() if parallel else None  # after a fork, the child lacks the tokenizer's threads
         if self._layouts[1].special >= max_length:
             raise ModelFileError(
                 f"tokenizer: adds {self._layouts[1].special} special tokens, the longest input has {max_length}; "
@@ -76,27 +102,26 @@ class TextEncoder:
             EngineError: a row is not a text or a pair of texts, or has no tokens; the message has its number.
         """
         readings = [
-            [_Reading(self, text[: self.most_characters]) for text in self._texts_of(row, number)]
-            for number, row in enumerate(rows, first)
+            [_Reading(self, text) for text in self._texts_of(row, number)] for number, row in enumerate(rows, first)
         ]
         with _as_error(EngineError, f"rows {first} to {first + len(rows) - 1}: the tokenizer fails ({{}})"):
             self._read_first_pieces([reading for row in readings for reading in row])
-            encoded = [self._encoded(*both) for both in zip(readings, rows, strict=True)]
-        empty = next((number for number, row in enumerate(encoded, first) if not row.ids.size), None)
-        if empty is not None:
-            raise EngineError(f"row {empty}: has no tokens, and the tokenizer adds none; leave it out")
+            encoded = [self._encoded(row) for row in readings]
+        for number, row in enumerate(encoded, first):
+            if not row.ids.size:
+                raise EngineError(f"row {number}: has no tokens, and the tokenizer adds none; remove it")
         return encoded
 
     def pieces(self, text: str) -> Iterator[str]:
-        """Texts that together have the tokens of `text` and that UTF-8 can hold."""
+        """Cut `text` into pieces that together have its tokens and that UTF-8 can represent."""
         return self._scissors.pieces(text if text.isascii() else _SURROGATE.sub("\ufffd", text))
 
     def ids_of(self, text: str) -> list[int]:
-        """All tokens of `text`, without special ones."""
+        """Return all tokens of `text`, without special ones."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def tokens_of(self, ids: Sequence[int]) -> list[str]:
-        """The tokens behind ids, as they stand in the vocabulary."""
+        """Return the tokens behind ids, as in the vocabulary."""
         return [str(self._tokenizer.id_to_token(token)) for token in ids]
 
     def _texts_of(self, row: object, number: int) -> tuple[str, ...]:
@@ -108,12 +133,16 @@ class TextEncoder:
                     return text, pair
                 raise EngineError(
                     f"row {number}: a pair has {self._layouts[2].special} special tokens, the longest input has "
-                    f"{self.max_length}; give single texts"
+                    f"{self.max_length}; use single texts"
                 )
-        raise EngineError(f"row {number}: {_describe(row)}, must be a text (str) or a pair of texts")
+            case (str(), other) | (other, str()):
+                found = f"a pair with {other!r:.40} ({type(other).__name__})"
+            case _:
+                found = f"{row!r:.40} ({type(row).__name__})"
+        raise EngineError(f"row {number}: {found}, must be a text (str) or a pair of texts")
 
     def _read_first_pieces(self, readings: "list[_Reading]") -> None:
-        """Most texts have only one piece, so this is where the tokenizer's threads are worth it."""
+        """Read the first piece of each text with the tokenizer's threads; most texts have only one piece."""
         if len(readings) < PARALLEL_FROM or self._parallel_in != os.getpid():
             return
         pieces = [next(reading.pieces) for reading in readings]
@@ -121,29 +150,28 @@ class TextEncoder:
         for reading, encoding in zip(readings, encodings, strict=True):
             reading.ids += encoding.ids
 
-    def _encoded(self, readings: "list[_Reading]", row: Row) -> Encoded:
+    def _encoded(self, readings: "list[_Reading]") -> Encoded:
         layout = self._layouts[len(readings)]
         room = self.max_length - layout.special
         for reading in readings:
-            reading.read(room + 1)  # one more than there is room for tells that something is left out
+            reading.read(room + 1)  # one token more than fits shows that the text is truncated
         kept = (room,) if len(readings) == 1 else _shares(readings[0], readings[1], room)
-        left_out = any(len(reading.ids) > count for reading, count in zip(readings, kept, strict=True))
-        unread = any(len(text) > self.most_characters for text in ((row,) if isinstance(row, str) else row))
-        ids = [reading.ids[:count] for reading, count in zip(readings, kept, strict=True)]
-        return layout.fill(ids, truncated=left_out or unread)
+        truncated = any(reading.cut or len(reading.ids) > count for reading, count in zip(readings, kept, strict=True))
+        return layout.fill([reading.ids[:count] for reading, count in zip(readings, kept, strict=True)], truncated)
 
 
 class _Reading:
-    """The tokens of a text, as far as they were read."""
+    """The tokens of a text that were read so far."""
 
     def __init__(self, encoder: TextEncoder, text: str) -> None:
         self._encoder = encoder
-        self.pieces = encoder.pieces(text)
+        self.pieces = encoder.pieces(text[: encoder.most_characters])
+        self.cut = len(text) > encoder.most_characters
         self.ids: list[int] = []
         self.whole = False
 
     def read(self, tokens: int) -> None:
-        """Read until there are so many tokens, or all."""
+        """Read until there are so many tokens, or the text ends."""
         while len(self.ids) < tokens and not self.whole:
             piece = next(self.pieces, None)
             self.whole = piece is None
@@ -151,10 +179,10 @@ class _Reading:
 
 
 def _shares(first: _Reading, second: _Reading, room: int) -> tuple[int, int]:
-    """How many tokens each of two texts keeps: the longer gives up first, by transformers' rule "longest_first".
+    """How many tokens each of two texts keeps, by transformers' rule "longest_first": the longer loses tokens first.
 
-    If both are longer than half of the room, each gets half, and of an odd number the longer gets one more. Only then
-    it matters which of two long texts has more tokens.
+    If both are longer than half of the room, each gets half, and the one with more tokens gets the odd token. Only then
+    must both be read far enough to know which one has more.
     """
     counts = len(first.ids), len(second.ids)
     if sum(counts) <= room:
@@ -167,18 +195,17 @@ def _shares(first: _Reading, second: _Reading, room: int) -> tuple[int, int]:
 
 
 def _has_more_tokens(first: _Reading, second: _Reading) -> bool:
-    """Whether the first text has more tokens than the second; reads only as far as it must."""
+    """Whether the first text has more tokens than the second; reads only as far as necessary."""
     while not (first.whole and len(first.ids) <= len(second.ids)) and not (
         second.whole and len(second.ids) < len(first.ids)
     ):
-        unread = [reading for reading in (first, second) if not reading.whole]
-        behind = min(unread, key=lambda reading: len(reading.ids))
+        behind = min((one for one in (first, second) if not one.whole), key=lambda reading: len(reading.ids))
         behind.read(len(behind.ids) + 1)
     return len(first.ids) > len(second.ids)
 
 
 class _Place(NamedTuple):
-    """A place in an input: a special token, or where the tokens of a text go."""
+    """A place in an input: a special token, or all tokens of a text."""
 
     text: int | None
     token: int
@@ -186,24 +213,22 @@ class _Place(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where special tokens stand beside a text or a pair of texts."""
+    """Where the special tokens stand around a text or a pair of texts, and how many there are."""
 
     places: tuple[_Place, ...]
+    special: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, texts: int) -> "_Layout":
-        """Learn it from an example, since a tokenizer does not tell it."""
+        """Learn it from an example, because a tokenizer does not expose it."""
         example = tokenizer.encode("a", "a" if texts == 2 else None)
-        places = tuple(map(_Place, example.sequence_ids, example.ids, example.type_ids))
-        once = [place for place, before in zip(places, (None, *places), strict=False) if not _goes_on(place, before)]
-        if sorted(place.text for place in once if place.text is not None) != list(range(texts)):
-            raise ModelFileError(f"tokenizer: an input of {texts} texts does not have each of them once; {PACK_AGAIN}")
-        return cls(tuple(once))
-
-    @property
-    def special(self) -> int:
-        """How many special tokens there are."""
-        return sum(place.text is None for place in self.places)
+        places: list[_Place] = []
+        for place in map(_Place, example.sequence_ids, example.ids, example.type_ids):
+            if place.text is None or not places or places[-1].text != place.text:
+                places.append(place)
+        if sorted(place.text for place in places if place.text is not None) != list(range(texts)):
+            raise ModelFileError(f"tokenizer: does not keep each text of an input of {texts} once; {PACK_AGAIN}")
+        return cls(tuple(places), special=len(places) - texts)
 
     def fill(self, texts: Sequence[list[int]], truncated: bool) -> Encoded:
         """Put the tokens of texts into their places."""
@@ -216,8 +241,71 @@ class _Layout(NamedTuple):
         return Encoded(np.array(ids, dtype=np.int32), np.array(token_types, dtype=np.int32), truncated)
 
 
-def _goes_on(place: _Place, before: _Place | None) -> bool:
-    return before is not None and place.text is not None and place.text == before.text
+class Scissors:
+    """Cuts texts for one tokenizer into pieces of about `max_length` tokens in most languages.
+
+    A piece ends where a word certainly ends. That is known for BERT's tokenizer; for others a text is one piece.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
+        self._tokenizer = tokenizer
+        self._knows_words = _splits_like_bert(tokenizer)
+        self._piece = max(CHARACTERS_PER_TOKEN * max_length, SMALLEST_PIECE)
+        self._added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        ideographs = IDEOGRAPHS if getattr(tokenizer.normalizer, "handle_chinese_chars", False) else ""
+        self._edge = re.compile(f"[{SPACES}{PUNCTUATION}{ideographs}]")
+
+    def pieces(self, text: str) -> Iterator[str]:
+        """Yield texts that together have the tokens of `text`; a short text is yielded as it is."""
+        if len(text) <= self._piece or not self._knows_words:
+            yield text
+            return
+        # The same tokens in fewer characters: runs of spaces become one, very long words lose their middle.
+        text, start = _LONG_WORD.sub(self._squeeze, _MANY_SPACES.sub(" ", text)), 0
+        while start < len(text):
+            end = self._next_end(text, start)
+            yield text[start:end]
+            start = end
+
+    def _next_end(self, text: str, start: int) -> int:
+        """The end of the next piece: at the end of a word, or of the text if no such place is found."""
+        size = self._piece
+        while start + size < len(text):
+            for end in range(start + size, max(start, start + size - _REACH), -1):
+                if self._edge.match(text, end - 1) and not self._is_inside_added(text, end):
+                    return end
+            size *= 2
+        return len(text)
+
+    def _is_inside_added(self, text: str, end: int) -> bool:
+        """Whether an added token starts before `end` and ends after it: its halves would be other tokens."""
+        return any(token in text[max(end - len(token) + 1, 0) : end + len(token) - 1] for token in self._added)
+
+    def _squeeze(self, match: re.Match[str]) -> str:
+        """Shorten a word that WordPiece takes for unknown because it has too many characters.
+
+        The first and the last characters stay because an added token may begin or end there.
+        """
+        word = match.group()
+        certain = self._tokenizer.normalizer.normalize_str(word[LONGEST_ADDED:KEPT_HEAD])
+        if len(certain) <= self._tokenizer.model.max_input_chars_per_word:
+            return word
+        return word[:KEPT_HEAD] + word[-KEPT_TAIL:]
+
+
+def _splits_like_bert(tokenizer: Tokenizer) -> bool:
+    """Whether everything `Scissors` assumes about words holds for `tokenizer`."""
+    kinds = ((tokenizer.normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer))
+    if not all(isinstance(part, kind) for part, kind in kinds) or not isinstance(tokenizer.model, WordPiece):
+        return False
+    return all(
+        not token.normalized  # it is found in the text as it is,
+        and not token.single_word  # whatever surrounds it,
+        and len(token.content) <= LONGEST_ADDED
+        and not any(space in token.content for space in SPACES)  # is not changed when spaces are squeezed,
+        and not _WORD_ONLY.fullmatch(token.content)  # and does not lie in the middle of a word
+        for token in tokenizer.get_added_tokens_decoder().values()
+    )
 
 
 def _read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
@@ -234,9 +322,9 @@ def _read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
 
 @contextmanager
 def _as_error(kind: type[BibertError], what: str) -> Iterator[None]:
-    """Any failure of the tokenizer as an error of ours, its message where `what` has braces.
+    """Turn any failure of the tokenizer into a `kind`, with its message in the braces of `what`.
 
-    Where its Rust half panics, what it raises is not even an `Exception`.
+    A panic in its Rust code is not even an `Exception`.
     """
     try:
         yield
@@ -244,10 +332,3 @@ def _as_error(kind: type[BibertError], what: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise kind(what.format(one_line(error))) from error
-
-
-def _describe(row: Any) -> str:
-    match row:
-        case (str(), other) | (other, str()):
-            return f"a pair with {other!r:.40} ({type(other).__name__})"
-    return f"{row!r:.40} ({type(row).__name__})"

@@ -10,8 +10,8 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bibert.runtime import cutting
-from bibert.runtime.cutting import SMALLEST_PIECE, Scissors
+from bibert.runtime import text as texts
+from bibert.runtime.text import SMALLEST_PIECE, Scissors
 
 NORMALIZERS = {
     "uncased": {},
@@ -77,7 +77,7 @@ def characters_of(charset, step=1):
 @pytest.mark.parametrize("options", NORMALIZERS.values(), ids=NORMALIZERS.keys())
 def test_no_character_inside_a_word_ends_it(options):
     normalize, split = BertNormalizer(**options).normalize_str, BertPreTokenizer().pre_tokenize_str
-    characters = characters_of(cutting.INSIDE_A_WORD)
+    characters = characters_of(texts.INSIDE_A_WORD)
     assert len(characters) > 10_000
     assert [hex(ord(character)) for character in characters if len(split(normalize(f"a{character}b"))) != 1] == []
 
@@ -89,9 +89,9 @@ def test_every_character_that_a_text_is_cut_behind_ends_a_word(options):
     def words(text):
         return [word for word, _ in split(normalize(text))]
 
-    edges = characters_of(cutting.SPACES + cutting.PUNCTUATION)
+    edges = characters_of(texts.SPACES + texts.PUNCTUATION)
     if options.get("handle_chinese_chars", True):
-        edges += characters_of(cutting.IDEOGRAPHS, step=9)  # 27,000 that are all alike
+        edges += characters_of(texts.IDEOGRAPHS, step=9)  # 27,000 that are all alike
     for rest in ("b", "\u0301b", "\u0338", "\u200db"):  # an accent must not reach across the edge
         assert [edge for edge in edges if words(f"a{edge}{rest}") != words(f"a{edge}") + words(rest)] == []
 
@@ -101,7 +101,7 @@ UNUSUAL = {
     "an added token that must be a word": AddedToken("<e>", normalized=False, single_word=True),
     "an added token with a space": AddedToken("< e >", normalized=False),
     "an added token of letters": AddedToken("covid", normalized=False),
-    "a very long added token": AddedToken("<" + "e" * cutting.LONGEST_ADDED, normalized=False),
+    "a very long added token": AddedToken("<" + "e" * texts.LONGEST_ADDED, normalized=False),
 }
 
 
