@@ -117,7 +117,7 @@ def check_labels(path: Path, labels: Sequence[str], data: TextData) -> None:
 
 def label_names_of(teacher: Path) -> tuple[str, ...]:
     """The labels of a Hugging Face folder."""
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     return load_classifier(teacher).label_names
 

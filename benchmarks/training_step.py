@@ -33,9 +33,9 @@ from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, e
 from bibert.data.glue import load_glue
 from bibert.distill.objective import Objective, match_layers
 from bibert.lab.probe import Probe, probe_batch
-from bibert.nn.binarization import binarize
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import get_scheme
+from bibert.nn.students import binarize
 from bibert.training.loop import dropout_overrides, products_in
 from bibert.training.optimizer import make_optimizer
 from bibert.training.recipe import Precision, Recipe

@@ -47,7 +47,7 @@ def save_untrained() -> Callable[..., Path]:
         import torch  # not every test needs it
 
         from bibert.data.tokenizer import train_tokenizer
-        from bibert.nn.config import BiBertConfig
+        from bibert.nn.layers import BiBertConfig
         from bibert.nn.model import BiBertForSequenceClassification
 
         tokenizer = train_tokenizer(texts)
@@ -161,7 +161,7 @@ def student(tmp_path_factory, save_untrained):
 def packed_file(student, tmp_path_factory):
     """The same as one file."""
     from bibert.export import pack
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
 
     path = tmp_path_factory.mktemp("packed") / "student.bibert"

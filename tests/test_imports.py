@@ -25,7 +25,7 @@ LIGHT_MODULES = [
     "bibert.data.glue",
     "bibert.data.metrics",
     "bibert.data.tables",
-    "bibert.nn.packable",
+    "bibert.nn",
     "bibert.nn.schemes",
     "bibert.packed.file",
     "bibert.lab.rivals.benchmark",

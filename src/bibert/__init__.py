@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from bibert.data.readers import Columns
     from bibert.data.tables import load_table
     from bibert.errors import BibertError
-    from bibert.nn.binarization import binarize
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.nn.model import BiBertForSequenceClassification
     from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+    from bibert.nn.students import binarize
     from bibert.runtime.classifier import TextClassifier, load
     from bibert.runtime.engine import Engine
 
@@ -46,8 +46,8 @@ _HOME_OF = {
     "Scheme": "bibert.nn.schemes",
     "get_scheme": "bibert.nn.schemes",
     "BiBertForSequenceClassification": "bibert.nn.model",
-    "binarize": "bibert.nn.binarization",
-    "load_classifier": "bibert.nn.loading",
+    "binarize": "bibert.nn.students",
+    "load_classifier": "bibert.nn.checkpoint",
     "Columns": "bibert.data.readers",
     "Split": "bibert.data.examples",
     "TextData": "bibert.data.examples",

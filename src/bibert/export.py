@@ -22,11 +22,9 @@ import bibert
 from bibert.data.encoding import Collator, Row, batches_by_length, check_length, encode
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
-from bibert.nn.attention import BiAttention
-from bibert.nn.config import BiBertConfig
+from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_
-from bibert.nn.layers import QuantLinear, Shift
-from bibert.nn.loading import Classifier
+from bibert.nn.layers import BiAttention, BiBertConfig, QuantLinear, Shift
 from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.packed.bits import pack_rows

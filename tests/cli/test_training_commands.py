@@ -12,7 +12,7 @@ import pytest
 from bibert.cli.app import run
 from bibert.data.synthetic import synthetic_reviews
 from bibert.data.tokenizer import train_tokenizer
-from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
 SHORT = ["--epochs", "1", "--max-length", "32", "--set", "eval_every=10", "--set", "log_every=5"]

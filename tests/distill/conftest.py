@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bibert.nn.config import BiBertConfig
 from bibert.nn.functional import HeadLevels
-from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
-from bibert.nn.trace import LayerTrace, Trace
+from bibert.nn.layers import BiBertConfig, LayerTrace
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, Trace
 
 BATCH, TOKENS, HEADS, SIZE, LABELS = 3, 5, 2, 4, 3
 

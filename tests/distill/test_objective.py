@@ -1,6 +1,7 @@
 """The weighted sum: which layers and heads meet, what it does not depend on, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor
 
 from bibert.distill.objective import TERMS, LayerMatch, LossTerms, Objective, match_layers
 from bibert.errors import CheckpointError, NumericError, RecipeError
-from bibert.nn.binarization import first_student, with_scheme
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEMES
+from bibert.nn.students import first_student, with_scheme
 
 SAME_DEPTH = LayerMatch(1, None)
 LABELS = torch.tensor([0, 2, 1])
@@ -101,11 +102,12 @@ def test_a_term_is_the_sum_over_layers(make_output: Make):
 def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model, make_output: Make, step: int):
     match = match_layers(make_model(layers=2), make_model(layers=2 * step))
     student, teacher = make_output(0, layers=2), make_output(1, layers=2 * step)
-    pairs = match.layers(student.trace.layers, teacher.trace.layers)
-    assert [theirs for _, theirs in pairs] == [teacher.trace.layers[step - 1], teacher.trace.layers[2 * step - 1]]
+    assert match.taught(teacher.trace.layers) == [teacher.trace.layers[step - 1], teacher.trace.layers[2 * step - 1]]
     loss = Objective({"hidden": 1.0})(student, teacher, LABELS, match)
     ends = [teacher.trace.hidden_states[i * step] for i in range(3)]
-    chosen = BiBertOutput(logits=teacher.logits, trace=type(teacher.trace)(teacher.trace.mask, ends))
+    chosen = BiBertOutput(
+        logits=teacher.logits, trace=replace(teacher.trace, hidden_states=ends, layers=student.trace.layers)
+    )
     assert loss.total == Objective({"hidden": 1.0})(student, chosen, LABELS, SAME_DEPTH).total
 
 
@@ -115,7 +117,7 @@ def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
     match = match_layers(student, teacher)
     inputs = {"input_ids": torch.arange(5, 11)[None]}
     mine, theirs = (model(**inputs, trace=True).trace.layers for model in (student, teacher))
-    for layer, (student_trace, teacher_trace) in enumerate(match.layers(mine, theirs)):
+    for layer, (student_trace, teacher_trace) in enumerate(zip(mine, match.taught(theirs), strict=True)):
         kept = student.config.kept_heads[layer]
         assert len(kept) == student_trace.scores.shape[1] == 2
         for name in ("query", "key", "value", "scores", "weights"):
@@ -151,13 +153,13 @@ def test_a_teacher_that_does_not_fit_is_refused_with_both_numbers(make_model: Mo
 
 
 def test_unknown_term_is_refused_with_the_closest_one():
-    with pytest.raises(RecipeError, match=r"no distillation term 'dmd_querry'; did you mean 'dmd_query'\?"):
+    with pytest.raises(RecipeError, match=r"'dmd_querry'.*'dmd_query'"):
         Objective({"dmd_querry": 1.0})
 
 
 @pytest.mark.parametrize("weights", [{}, {"hidden": 0.0, "gold": 0.0}])
 def test_an_objective_that_teaches_nothing_is_refused(weights: dict):
-    with pytest.raises(RecipeError, match="nothing would be learned"):
+    with pytest.raises(RecipeError, match="weight 0"):
         Objective(weights)
 
 

@@ -113,7 +113,7 @@ def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained)
     pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
     from bibert.export import pack
     from bibert.lab.subject import load_subject
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
 
     texts = ["a gorgeous, witty film", "two hours of my life"]

@@ -8,8 +8,9 @@ from bibert.distill.objective import LayerMatch
 from bibert.lab.direction import DirectionProbe, movement
 from bibert.lab.movement import THINGS, distilled_by, mean_margin
 from bibert.nn.functional import HeadLevels
+from bibert.nn.layers import LayerTrace
+from bibert.nn.model import Trace
 from bibert.nn.schemes import get_scheme
-from bibert.nn.trace import LayerTrace, Trace
 
 ONE_TO_ONE = LayerMatch(1, None)
 

@@ -10,7 +10,7 @@ from bibert.lab.entropy import HEAD_WEIGHTS, HEADS, entropies, weight_of
 from bibert.lab.inside import Inside, LayerInside
 from bibert.lab.network import inside_of_network
 from bibert.lab.theory import binary_entropy
-from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
 BATCH, HEADS_OF_A_LAYER, TOKENS, SIZE, WIDE = 2, 2, 3, 4, 6

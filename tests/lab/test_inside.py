@@ -13,8 +13,8 @@ from bibert.export import pack
 from bibert.lab.inside import Inside, inside_of_packed
 from bibert.lab.network import inside_of_network
 from bibert.lab.subject import load_subject
-from bibert.nn.binarization import binarize
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
+from bibert.nn.students import binarize
 from bibert.packed import file
 
 TEXTS = ["a fine film", "dull", "one of the best films of the year , and of any other"]

@@ -132,7 +132,7 @@ def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
 
 def test_a_packed_file_shows_its_bytes(run, tmp_path):
     from bibert.export import pack
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
 
     path = tmp_path / "student.bibert"
@@ -154,8 +154,8 @@ def test_a_student_of_several_bits_says_why_nothing_is_seen(run, tmp_path):
 
 
 def test_a_split_student_says_how_it_is_counted(run, tmp_path):
-    from bibert.nn.binarization import binarize
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.nn.students import binarize
 
     teacher = load_classifier(run / "model", overrides={"scheme": "full_precision"}).model
     split = binarize(teacher, "binarybert_1-1-2")
@@ -168,7 +168,7 @@ def test_a_split_student_says_how_it_is_counted(run, tmp_path):
 
 def test_a_file_of_a_scheme_of_ones_own_has_its_bits(run, tmp_path):
     from bibert.export import pack
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
 
     classifier = load_classifier(run / "model")

@@ -12,7 +12,7 @@ from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.lab.paper import TABLE_1, TABLE_2
 from bibert.lab.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
 from bibert.lab.reproduction import Plan, collect, reproduce, write_results
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.training.recipe import load_recipe
 from bibert.training.student import distill
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bibert.data.tokenizer import train_tokenizer
-from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
 TEXTS = ("a good film", "a bad film that nobody saw", "it was so good", "it was bad, so bad")

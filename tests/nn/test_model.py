@@ -17,12 +17,12 @@ from transformers import (
 )
 
 from bibert.errors import SchemeError
-from bibert.nn.binarization import binarize
-from bibert.nn.config import BiBertConfig, as_scheme
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.functional import exact_layer_norm
-from bibert.nn.loading import load_classifier
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification, BiBertModel, label_loss
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.schemes import SCHEMES, as_scheme
+from bibert.nn.students import binarize
 
 CONFIGS = [
     {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 50},

@@ -17,9 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bibert.export import SHIFTS, config_of, tensors_of
-from bibert.nn.attention import BertSelfAttention
-from bibert.nn.config import BiBertConfig
-from bibert.nn.layers import QuantLinear
+from bibert.nn.layers import BertSelfAttention, BiBertConfig, QuantLinear
 from bibert.nn.model import BertLayer, BiBertForSequenceClassification
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed.file import PackedModel

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from bibert.nn.scheme_checks import NAMES
+from bibert.nn.schemes import VALUES
 from bibert.packed.schema import SITES
 from bibert.runtime import reference
 
@@ -67,7 +67,7 @@ def test_random_shapes_give_the_bits_of_the_torch_graph(seed, new_pair, new_batc
     parts = {
         "thresholds": tuple(site for site in SITES if random.integers(2)),
         "score_thresholds": bool(random.integers(2)),
-        "gain": str(random.choice(NAMES["gain"])),
+        "gain": str(random.choice(VALUES["gain"])),
         **({"ffn_input": "bool", "ffn_activation": "linear"} if random.integers(2) else {}),
     }
     pair = new_pair(seed, parts if random.integers(2) else {}, **shape)

@@ -8,7 +8,7 @@ import pytest
 from bibert.data.examples import Split
 from bibert.data.glue import load_glue
 from bibert.export import pack
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.packed.file import load, save
 from bibert.training.evaluate import predict_logits
 

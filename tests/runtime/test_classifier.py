@@ -218,7 +218,7 @@ def both(tmp_path_factory, save_untrained):
     from transformers import pipeline
 
     from bibert.export import pack
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     folder = tmp_path_factory.mktemp("student")
     labels = dict(enumerate(("bad", "fair", "good")))

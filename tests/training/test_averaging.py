@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from bibert.data.examples import TextData
 from bibert.errors import NumericError
 from bibert.files import read_json_lines
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.training.evaluate import evaluate, predict_logits
 from bibert.training.recipe import Recipe
 from bibert.training.student import distill

@@ -8,8 +8,8 @@ import pytest
 
 from bibert.data.examples import TextData
 from bibert.errors import DataError
-from bibert.nn.binarization import binarize
-from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.checkpoint import Classifier, load_classifier
+from bibert.nn.students import binarize
 from bibert.training.evaluate import evaluate, predict_logits
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from bibert.nn.binarization import with_scheme
-from bibert.nn.config import BiBertConfig
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.schemes import SCHEMES
+from bibert.nn.students import with_scheme
 from bibert.training.optimizer import BertAdam, clip_all, clip_each, make_optimizer, not_finite, parameter_groups
 from bibert.training.recipe import Recipe
 

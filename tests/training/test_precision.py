@@ -8,7 +8,7 @@ import torch
 from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.evaluate import evaluate
 from bibert.training.recipe import Recipe

@@ -9,7 +9,7 @@ import pytest
 
 from bibert.data.examples import Split, TextData
 from bibert.errors import CheckpointError
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import get_scheme
 from bibert.training.callbacks import JsonLog
 from bibert.training.provenance import _commits, fingerprint, weights_digest

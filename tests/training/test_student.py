@@ -8,7 +8,7 @@ import torch
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import SCHEMES
 from bibert.training.recipe import Recipe
 from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives

@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, NumericError, RecipeError
-from bibert.nn.loading import load_classifier
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import SCHEMES
 from bibert.training.evaluate import evaluate
 from bibert.training.recipe import Recipe

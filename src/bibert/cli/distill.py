@@ -17,7 +17,7 @@ from bibert.cli.options import (
     with_option_groups,
 )
 from bibert.errors import require_extra
-from bibert.nn.folders import RUN_MODEL
+from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
 

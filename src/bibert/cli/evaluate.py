@@ -13,7 +13,7 @@ from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
 from bibert.cli.options import Json, with_option_groups
 from bibert.errors import BibertError, require_extra
 from bibert.models import SUFFIX
-from bibert.nn.folders import network_folder
+from bibert.nn import network_folder
 
 if TYPE_CHECKING:
     from bibert.data.examples import Split
@@ -105,7 +105,7 @@ def _packed(model: str, max_length: int | None) -> Evaluated:
 def _network(folder: Path, max_length: int | None) -> Evaluated:
     require_extra("train", "bibert evaluate with a model folder")
     from bibert.cli.progress import quiet_libraries
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.training.evaluate import evaluate as evaluate_network
     from bibert.training.provenance import provenance
 

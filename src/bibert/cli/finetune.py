@@ -4,7 +4,7 @@ from bibert.cli.console import print_metrics
 from bibert.cli.data_options import DataOptions
 from bibert.cli.options import Checkpoint, Json, Output, TeacherOptions, with_option_groups
 from bibert.errors import require_extra
-from bibert.nn.folders import RUN_MODEL
+from bibert.nn import RUN_MODEL
 
 
 @with_option_groups

@@ -48,7 +48,7 @@ def pack(
     require_extra("train", "bibert pack")
     from bibert.cli.progress import quiet_libraries
     from bibert.export import pack as pack_and_verify
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
     from bibert.training.provenance import provenance
 

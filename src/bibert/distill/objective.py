@@ -1,52 +1,28 @@
 """The loss of a distillation: which terms, from which layers, with which weights.
 
-`TERMS` maps the names used in schemes and recipes to terms. A term is a number per batch, summed over layers
-as in the paper. The formulas are in `dmd` and `vanilla`.
+`TERMS` maps the names in schemes and recipes to terms. A term is one number per batch, summed over layers as in the
+paper. The formulas are in `losses`; a new term is a function there and a row here.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from bibert.distill.dmd import NormScope, dmd_loss, hidden_direction_loss
-from bibert.distill.vanilla import prediction_loss, score_mse, token_mse
+from bibert.distill.losses import (
+    NormScope,
+    dmd_loss,
+    hidden_direction_loss,
+    prediction_loss,
+    score_mse,
+    token_mse,
+)
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.functional import HeadLevels
+from bibert.nn.layers import LayerTrace
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
-from bibert.nn.trace import LayerTrace
-
-T = TypeVar("T")
-
-
-def _filled(field: T | None) -> T:
-    """A field of a model's output that is always there when a term reads it."""
-    assert field is not None
-    return field
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """Student and teacher on the same batch, with layers matched."""
-
-    student: BiBertOutput
-    teacher: BiBertOutput
-    labels: Tensor
-    mask: Tensor  # (B, T); all ones where padding is to count, as in the released code
-    scope: NormScope
-    match: "LayerMatch"
-
-    def layers(self) -> list[tuple[LayerTrace, LayerTrace]]:
-        """Each layer of the student with the one of the teacher that it learns from."""
-        return self.match.layers(_filled(self.student.trace).layers, _filled(self.teacher.trace).layers)
-
-    def hidden_states(self) -> list[tuple[Tensor, Tensor]]:
-        """Embedding output and layer outputs of the student, each with the teacher's."""
-        student, teacher = _filled(self.student.trace).hidden_states, _filled(self.teacher.trace).hidden_states
-        return [(mine, teacher[i * self.match.step]) for i, mine in enumerate(student)]
 
 
 @dataclass(frozen=True)
@@ -60,12 +36,8 @@ class LayerMatch:
     step: int
     kept_heads: tuple[tuple[int, ...], ...] | None
 
-    def layers(self, student: list[LayerTrace], teacher: list[LayerTrace]) -> list[tuple[LayerTrace, LayerTrace]]:
-        """Pairs of (student, teacher) traces."""
-        return list(zip(student, self.taught(teacher), strict=True))
-
     def taught(self, teacher: list[LayerTrace]) -> list[LayerTrace]:
-        """What each layer of the student learns from."""
+        """The trace that each layer of the student learns from."""
         last_of_blocks = teacher[self.step - 1 :: self.step]
         return [self._with_kept_heads(trace, layer) for layer, trace in enumerate(last_of_blocks)]
 
@@ -76,15 +48,15 @@ class LayerMatch:
         names = ("query", "key", "value", "scores", "weights")
         levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
         kept = replace(trace, levels=levels, **{name: getattr(trace, name).index_select(1, heads) for name in names})
-        kept.mha = trace.mha  # the sum over all heads: there is no part of it that belongs to the kept ones
+        kept.mha = trace.mha  # the sum over all heads has no part of the kept ones
         return kept
 
 
 def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSequenceClassification) -> LayerMatch:
-    """How the two models fit together.
+    """Match the layers and heads of two models.
 
     Raises:
-        CheckpointError: depth, width, heads or labels do not fit; the message names both numbers.
+        CheckpointError: depth, width, heads or labels do not fit; the message gives both numbers.
     """
     mine, theirs = student.config, teacher.config
     if theirs.num_hidden_layers % mine.num_hidden_layers:
@@ -105,68 +77,66 @@ def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSeq
     return LayerMatch(theirs.num_hidden_layers // mine.num_hidden_layers, kept)
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """One batch as the terms see it: tensors of the student, each with the teacher's."""
+
+    layers: list[tuple[LayerTrace, LayerTrace]]  # empty, like the hidden states, unless a term is `inside`
+    hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
+    logits: tuple[Tensor, Tensor]
+    labels: Tensor
+    mask: Tensor  # (B, T); all ones if padding counts, as in the released code
+    scope: NormScope
+
+    def sum_over_layers(self, loss: Callable[..., Tensor], name: str, *settings: NormScope) -> Tensor:
+        """The sum of a loss of one tensor of each layer."""
+        pairs = [(getattr(mine, name), getattr(theirs, name)) for mine, theirs in self.layers]
+        return _total([loss(mine, theirs, self.mask, *settings) for mine, theirs in pairs])
+
+    def sum_over_hidden_states(self, loss: Callable[..., Tensor], *settings: NormScope) -> Tensor:
+        """The sum of a loss of the hidden states."""
+        return _total([loss(mine, theirs, self.mask, *settings) for mine, theirs in self.hidden_states])
+
+
 def _total(values: list[Tensor]) -> Tensor:
     return torch.stack(values).sum()
 
 
-def _dmd(lesson: Lesson, name: str) -> Tensor:
-    pairs = [(getattr(mine, name), getattr(theirs, name)) for mine, theirs in lesson.layers()]
-    return _total([dmd_loss(mine, theirs, lesson.mask, lesson.scope) for mine, theirs in pairs])
-
-
-def _direction(lesson: Lesson) -> Tensor:
-    pairs = lesson.hidden_states()
-    return _total([hidden_direction_loss(mine, theirs, lesson.mask, lesson.scope) for mine, theirs in pairs])
-
-
 @dataclass(frozen=True)
 class Term:
-    """A term of the loss, and what it reads; what no term reads is not computed or gets no gradient.
-
-    Attributes:
-        loss: one number from a lesson.
-        inside: whether it looks inside the networks (`layers`, `hidden_states`, `mask`).
-        logits: whether it looks at the student's logits; without such a term pooler and classifier stay as they are.
-        teacher: whether it looks at the teacher.
-    """
+    """A term of the loss, and the parts of a lesson that it reads; other parts are not computed or get no gradient."""
 
     loss: Callable[[Lesson], Tensor]
-    inside: bool = True
-    logits: bool = False
-    teacher: bool = True
+    inside: bool = True  # reads `layers`, `hidden_states` or `mask`
+    logits: bool = False  # reads the student's logits; otherwise pooler and classifier do not change
+    teacher: bool = True  # reads anything of the teacher
 
 
 TERMS: Mapping[str, Term] = {
-    "attention": Term(lambda x: _total([score_mse(s.scores, t.scores, x.mask) for s, t in x.layers()])),
-    "mha": Term(lambda x: _total([token_mse(s.mha, t.mha, x.mask) for s, t in x.layers()])),
-    "hidden": Term(lambda x: _total([token_mse(s, t, x.mask) for s, t in x.hidden_states()])),
-    "dmd_query": Term(lambda x: _dmd(x, "query")),
-    "dmd_key": Term(lambda x: _dmd(x, "key")),
-    "dmd_value": Term(lambda x: _dmd(x, "value")),
-    "hidden_direction": Term(_direction),
-    "prediction": Term(
-        lambda x: prediction_loss(_filled(x.student.logits), _filled(x.teacher.logits)), inside=False, logits=True
-    ),
-    "gold": Term(lambda x: label_loss(_filled(x.student.logits), x.labels), inside=False, logits=True, teacher=False),
+    "attention": Term(lambda x: x.sum_over_layers(score_mse, "scores")),
+    "mha": Term(lambda x: x.sum_over_layers(token_mse, "mha")),
+    "hidden": Term(lambda x: x.sum_over_hidden_states(token_mse)),
+    "dmd_query": Term(lambda x: x.sum_over_layers(dmd_loss, "query", x.scope)),
+    "dmd_key": Term(lambda x: x.sum_over_layers(dmd_loss, "key", x.scope)),
+    "dmd_value": Term(lambda x: x.sum_over_layers(dmd_loss, "value", x.scope)),
+    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(hidden_direction_loss, x.scope)),
+    "prediction": Term(lambda x: prediction_loss(*x.logits), inside=False, logits=True),
+    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), inside=False, logits=True, teacher=False),
 }
 
 
 def check_weights(weights: Mapping[str, float]) -> None:
-    """Refuse weights of terms that do not exist, and weights below 0.
-
-    Raises:
-        RecipeError: the message names the term.
-    """
+    """Raise a `RecipeError` for a term that does not exist or a weight below 0."""
     for name, weight in weights.items():
         if name not in TERMS:
             raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
         if not 0 <= weight < math.inf:
-            raise RecipeError(f"the weight of the distillation term {name!r} is {weight}; it must be 0 or more")
+            raise RecipeError(f"the weight of the distillation term {name!r} is {weight}; must be a number from 0 up")
 
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The loss of one batch, term by term; `total` is what is minimized."""
+    """The loss of one batch, term by term; `total` is minimized."""
 
     terms: Mapping[str, Tensor]  # unweighted
     total: Tensor
@@ -174,27 +144,23 @@ class LossTerms:
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of terms.
+    """A weighted sum of terms."""
 
-    Attributes:
-        weights: weight of each term; a term that is not named does not count.
-        norm_scope: a norm per sample and head (the paper's reading), or one per batch (the released code's).
-        mask_padding: whether padding tokens are left out; the released code counts them.
-    """
-
-    weights: Mapping[str, float]
-    norm_scope: NormScope = "sample"
-    mask_padding: bool = True
+    weights: Mapping[str, float]  # missing terms have weight 0
+    norm_scope: NormScope = "sample"  # a norm per sample and head (the paper), or one per batch (the released code)
+    mask_padding: bool = True  # the released code counts padding
 
     def __post_init__(self) -> None:
         check_weights(self.weights)
         object.__setattr__(self, "weights", {name: weight for name, weight in self.weights.items() if weight})
         if not self.weights:
-            raise RecipeError("every distillation term has weight 0: nothing would be learned; give one a weight")
+            raise RecipeError(
+                "every distillation term has weight 0, so the student would learn nothing; give one a weight"
+            )
 
     @property
     def needs_trace(self) -> bool:
-        """Whether any term looks inside the network."""
+        """Whether any term reads the traces."""
         return any(TERMS[name].inside for name in self.weights)
 
     @property
@@ -204,15 +170,22 @@ class Objective:
 
     @property
     def needs_teacher(self) -> bool:
-        """Whether any term looks at the teacher at all."""
+        """Whether any term reads the teacher."""
         return any(TERMS[name].teacher for name in self.weights)
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
-        mask = _filled(student.trace).mask if self.needs_trace else torch.ones_like(_filled(student.logits)[:, :1])
-        if not self.mask_padding:
-            mask = torch.ones_like(mask)
-        lesson = Lesson(student, teacher, labels, mask, self.norm_scope, match)
+        assert student.logits is not None
+        assert teacher.logits is not None
+        layers, states, mask = [], [], torch.ones_like(student.logits[:, :1])
+        if self.needs_trace:
+            mine, theirs = student.trace, teacher.trace
+            assert mine is not None
+            assert theirs is not None
+            layers = list(zip(mine.layers, match.taught(theirs.layers), strict=True))
+            states = [(state, theirs.hidden_states[i * match.step]) for i, state in enumerate(mine.hidden_states)]
+            mask = mine.mask if self.mask_padding else torch.ones_like(mine.mask)
+        lesson = Lesson(layers, states, (student.logits, teacher.logits), labels, mask, self.norm_scope)
         terms = {name: TERMS[name].loss(lesson) for name in self.weights}
         total = _total([self.weights[name] * value for name, value in terms.items()])
         if not torch.isfinite(total.detach()):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bibert.errors import CheckpointError, did_you_mean
-from bibert.nn.folders import CONFIG_NAME, MODEL_TYPES, network_folder
+from bibert.nn import CONFIG_NAME, MODEL_TYPES, network_folder
 from bibert.nn.packable import packed_config
 from bibert.packed.schema import PackedConfig
 

@@ -16,7 +16,7 @@ from bibert.data.metrics import confusion, score
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.lab.record import Record, load_record
 from bibert.models import DEFAULT, find_file
-from bibert.nn.loading import model_folder
+from bibert.nn.checkpoint import model_folder
 from bibert.runtime.classifier import TextClassifier, load
 from bibert.training.provenance import provenance, weights_digest
 

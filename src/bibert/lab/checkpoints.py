@@ -14,7 +14,7 @@ from bibert.lab.history import History, stacked
 from bibert.lab.movement import distilled_by
 from bibert.lab.network import trace_of
 from bibert.lab.subject import encode_rows, padded
-from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.runtime.text import Row
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bibert.distill.dmd import TINY, similarity, size
+from bibert.distill.losses import TINY, similarity, size
 from bibert.distill.objective import LayerMatch
 from bibert.lab.movement import SCORES, SIMILARITIES, THINGS, Movement
-from bibert.nn.trace import LayerTrace, Trace
+from bibert.nn.layers import LayerTrace
+from bibert.nn.model import Trace
 
 Pairs = Mapping[str, list[Tensor]]  # (B, H, T, T) of each layer, on the CPU
 

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from bibert.errors import SchemeError
 from bibert.lab.inside import Batch, Flags, Floats, Inside, LayerInside, Matrices, by_head
-from bibert.nn.layers import QuantLinear
-from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, evaluating
+from bibert.nn.layers import LayerTrace, QuantLinear
+from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, Trace, evaluating
 from bibert.nn.schemes import Scheme
-from bibert.nn.trace import LayerTrace, Trace
 
 
 def inside_of_network(model: BiBertForSequenceClassification, batch: Batch) -> Inside:

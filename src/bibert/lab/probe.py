@@ -17,7 +17,7 @@ from bibert.files import read_json_lines
 from bibert.lab.direction import DirectionProbe
 from bibert.lab.entropy import entropies
 from bibert.lab.network import inside_of_trace, trace_of
-from bibert.nn.loading import Classifier
+from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.callbacks import JsonLines
 from bibert.training.student import ProbeMaker

@@ -14,8 +14,8 @@ from bibert.data.examples import Split, TextData
 from bibert.data.synthetic import synthetic_reviews
 from bibert.data.tokenizer import train_tokenizer
 from bibert.export import pack
-from bibert.nn.config import BiBertConfig
-from bibert.nn.loading import Classifier, load_classifier
+from bibert.nn.checkpoint import Classifier, load_classifier
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.packed.file import save
 from bibert.training.recipe import Recipe

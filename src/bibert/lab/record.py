@@ -15,7 +15,7 @@ from bibert.lab.architecture import read_architecture
 from bibert.lab.history import History, load_history
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
-from bibert.nn.folders import CONFIG_NAME, RUN_MODEL
+from bibert.nn import CONFIG_NAME, RUN_MODEL
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel

@@ -26,8 +26,8 @@ from bibert.files import read_json_lines, write_whole
 from bibert.lab.history import curve
 from bibert.lab.probe import probe_every
 from bibert.lab.reproduced import TEACHER, Cell, get_table, markdown, save_cells
-from bibert.nn.config import BiBertConfig, as_scheme
-from bibert.nn.schemes import get_scheme
+from bibert.nn.layers import BiBertConfig
+from bibert.nn.schemes import as_scheme, get_scheme
 from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe, load_recipe
 from bibert.training.resume import read_json

@@ -16,7 +16,7 @@ from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 from bibert.lab.inside import Batch, Inside, inside_of_packed
 from bibert.models import find_file
-from bibert.nn.folders import RUN_MODEL, network_folder
+from bibert.nn import RUN_MODEL, network_folder
 from bibert.packed import file
 from bibert.runtime.engine import Encoded
 from bibert.runtime.text import Row, TextEncoder
@@ -95,7 +95,7 @@ def _from_file(path: Path) -> Subject:
 def _from_folder(folder: Path, max_length: int) -> Subject:
     require_extra("train", f"a look into the folder {folder}")
     from bibert.lab.network import inside_of_network
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     classifier = load_classifier(folder)
     model, tokenizer = classifier.model, classifier.tokenizer

@@ -1,10 +1,10 @@
-"""The arithmetic of the method: what is binarized how, forward and backward. One formula, one function.
+"""The arithmetic of the method, forward and backward: one formula, one function.
 
-Here: sign and bool with their straight-through gradients, the row binarization of weights, the product of two
-quantized tensors, bi-linear, BAMM, Bi-Attention, and the LayerNorm of eval mode. Not here: rivals' quantizers
-(`quantizers`), anything with parameters (`layers`), the same formulas on packed bits (`packed`).
+Contents: sign and bool with their straight-through gradients, the row binarization of weights, the product of two
+quantized tensors, bi-linear, BAMM, Bi-Attention, and the exact LayerNorm of eval mode. The rivals' quantizers are in
+`quantizers`, modules with parameters in `layers`, the same formulas on packed bits in `packed`.
 
-Shapes: B batch, T tokens, C channels, H heads, D head size. Equation names refer to the paper's Sections 2 and 3.
+Shapes: B batch, T tokens, C channels, H heads, D head size. Equations are those of the paper's Sections 2 and 3.
 """
 
 import math
@@ -24,24 +24,21 @@ AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
 class Quantized(NamedTuple):
     """A tensor as the levels that enter a matrix product and the scale that is applied after it.
 
-    The gradient that reaches `levels` is, by convention, the gradient of the scaled value `scale * levels`:
-    a straight-through quantizer hands it on to its latent input as it is, without a factor `scale`.
+    By convention `levels` receives the gradient of the scaled value `scale * levels`: a straight-through quantizer
+    passes it to its latent input unchanged, without a factor `scale`.
     """
 
     levels: Tensor
-    scale: Tensor | None = None  # (..., rows, 1), broadcast over a row of levels; None stands for 1
+    scale: Tensor | None = None  # (..., rows, 1), broadcast over a row of levels; None means 1
 
 
 def signs(x: Tensor) -> Tensor:
-    """±1 by the contract's rule x ≥ 0, without a gradient.
-
-    A comparison that writes floats is vectorized; `torch.where` on this scale takes twenty times as long.
-    """
+    """±1 by the rule x ≥ 0, without a gradient; comparing into floats is 20 times as fast as `torch.where`."""
     return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
 
 
 def where_at_most_one(gradient: Tensor, x: Tensor) -> Tensor:
-    """The gradient where |x| ≤ 1, and 0 elsewhere: in one pass, eight times as fast as a mask and a product."""
+    """The gradient where |x| ≤ 1, 0 elsewhere, in one pass: 8 times as fast as a mask and a product."""
     return torch.ops.aten.hardtanh_backward(gradient, x, -AFTER_ONE, AFTER_ONE)  # type: ignore[no-any-return]
 
 
@@ -91,7 +88,7 @@ class _BinarizeRows(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor) -> Tensor:
         centred = weight - weight.mean(dim=-1, keepdim=True)
         low, high = torch.aminmax(centred)
-        # Latent weights of a BERT are far below 1; the window is kept only where it would cut something.
+        # Latent weights of a BERT are far below 1; the window is stored only if it excludes something.
         ctx.window = None if bool(low >= -1) and bool(high <= 1) else centred.abs() <= 1
         return signs(centred)
 
@@ -104,7 +101,7 @@ class _BinarizeRows(torch.autograd.Function):
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, levels: Tensor, window: Tensor | None) -> Tensor:  # noqa: ARG004 - `x` takes the gradient
+    def forward(ctx: Any, x: Tensor, levels: Tensor, window: Tensor | None) -> Tensor:  # noqa: ARG004 - `x` receives the gradient
         ctx.window = window
         return levels.view_as(levels)
 
@@ -117,7 +114,7 @@ class _StraightThrough(torch.autograd.Function):
 class _RowsProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
-        # The integer product first, each scale once after it: exact in float32 below 2^24 (contract, rule 4).
+        # The integer product first, each scale once after it: exact in float32 below 2^24 (numeric contract, rule 4).
         levels = (a @ b.transpose(-1, -2)).to(a.dtype)
         product = levels if scale_b is None else levels * scale_b.transpose(-1, -2)
         if scale_a is not None:
@@ -144,44 +141,41 @@ class _RowsProduct(torch.autograd.Function):
 
 
 def sign(x: Tensor) -> Tensor:
-    """+1 where x ≥ 0, -1 elsewhere; the gradient passes where |x| ≤ 1 (the paper's first equation).
-
-    Unlike `torch.sign` there is no third value: both zeros give +1.
-    """
+    """+1 where x ≥ 0, -1 elsewhere; the gradient passes where |x| ≤ 1 (Eq. 1). Unlike `torch.sign`, ±0 gives +1."""
     return _Sign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def sign_within(x: Tensor, width: Tensor) -> Tensor:
     """sign(x / width) for a positive width: the same signs, and a gradient 1 / width where |x| ≤ width.
 
-    Dividing first would be wrong: a tiny negative x becomes -0.0, which counts as ≥ 0.
+    Dividing first would be wrong: a tiny negative x can become -0.0, which counts as ≥ 0.
     """
     return _SignWithin.apply(x, width)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def bool_(x: Tensor) -> Tensor:
-    """1 where x ≥ 0, 0 elsewhere; the gradient passes where |x| ≤ 1 (Section 3.2.2, "bool")."""
+    """1 where x ≥ 0, 0 elsewhere; the gradient passes where |x| ≤ 1 (Eq. 10)."""
     return _Bool.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def gelu_sign(x: Tensor) -> Tensor:
-    """sign(gelu(x)), which is sign(x): GELU exists in the gradient alone.
+    """sign(gelu(x)), which equals sign(x): GELU affects only the gradient.
 
-    Taking the sign of a computed GELU would be wrong: below about -5.6 it underflows to -0.0, which counts as ≥ 0.
+    The sign of a computed GELU would be wrong: below about -5.6 GELU underflows to -0.0, which counts as ≥ 0.
     """
     return _GeluSign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def straight_through(x: Tensor, levels: Tensor, window: Tensor | None = None) -> Tensor:
-    """`levels` in the forward pass; the gradient goes to `x`, where `window` is true if there is one."""
+    """`levels` in the forward pass; the gradient passes to `x` where `window` is true, or everywhere without one."""
     return _StraightThrough.apply(x, levels, window)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def binarize_rows(weight: Tensor) -> Quantized:
-    """sign(W - mu) with alpha, per row: mu = mean(W), alpha = mean|W| (the paper's bi-linear layer).
+    """sign(W - mu) and alpha of each row, with mu = mean(W) and alpha = mean|W| (Eq. 2).
 
-    alpha takes no gradient. The latent weight gets the gradient of the scaled weight inside |W - mu| ≤ 1, minus
-    its row mean, because mu is part of the formula.
+    alpha has no gradient. The latent weight gets the gradient of the scaled weight inside |W - mu| ≤ 1, minus its row
+    mean, because mu depends on the weight too.
     """
     alpha = weight.detach().abs().mean(dim=-1, keepdim=True)
     return Quantized(_BinarizeRows.apply(weight), alpha)  # type: ignore[no-untyped-call]
@@ -195,17 +189,15 @@ def rows_product(a: Quantized, b: Quantized) -> Tensor:
     return _RowsProduct.apply(a.levels, b.levels, a.scale, b.scale)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def quantized_linear(x: Quantized, weight: Quantized) -> Tensor:
-    """A linear map of quantized rows, (..., in) and (out, in) to (..., out), without bias."""
+def bi_linear(x: Quantized, weight: Quantized) -> Tensor:
+    """The paper's bi-linear layer (Eq. 2), alpha · (sign(x) ⊗ sign(W - mu)), for operands of any quantizer.
+
+    Eq. 2 itself is `bi_linear(Quantized(sign(x)), binarize_rows(weight))`. (..., in) and (out, in) to (..., out).
+    """
     lead = x.levels.shape[:-1]
     scale = None if x.scale is None else x.scale.expand(*lead, 1).reshape(-1, 1)
     flat = rows_product(Quantized(x.levels.reshape(-1, x.levels.shape[-1]), scale), weight)
     return flat.view(*lead, -1)
-
-
-def bi_linear(x: Tensor, weight: Tensor) -> Tensor:
-    """The paper's bi-linear layer: alpha · (sign(x) ⊗ sign(W - mu))."""
-    return quantized_linear(Quantized(sign(x)), binarize_rows(weight))
 
 
 def dequantize(x: Quantized) -> Tensor:
@@ -224,7 +216,7 @@ def bamm(weights: Quantized, value: Quantized) -> Tensor:
 
 
 class HeadLevels(NamedTuple):
-    """What quantization made of queries, keys and values, (B, H, T, D) each, without a scale."""
+    """Quantized queries, keys and values, (B, H, T, D) each, without their scales."""
 
     query: Tensor
     key: Tensor
@@ -232,7 +224,7 @@ class HeadLevels(NamedTuple):
 
 
 class AttentionResult(NamedTuple):
-    """What an attention computes, for the next layer and for the trace."""
+    """The output of an attention, and its intermediate values for the trace."""
 
     context: Tensor  # (B, H, T, D)
     scores: Tensor  # (B, H, T, T), scaled by 1/√D, before the mask
@@ -241,7 +233,7 @@ class AttentionResult(NamedTuple):
 
 
 def attention_scores(query: Quantized, key: Quantized) -> Tensor:
-    """A = (B_Q ⊗ B_Kᵀ) / √D, the paper's attention score."""
+    """A = (B_Q ⊗ B_Kᵀ) / √D, the attention scores (Eq. 4)."""
     return rows_product(query, key) / math.sqrt(query.levels.shape[-1])
 
 
@@ -253,17 +245,11 @@ def bi_attention(
     binarize: Callable[[Tensor], Tensor] = bool_,
     threshold: Tensor | None = None,
 ) -> AttentionResult:
-    """The paper's Bi-Attention: bool(A) ⊠ sign(V), without softmax; masked keys are 0 by an AND.
+    """The paper's Bi-Attention (Eq. 11 and 12): bool(A) ⊠ sign(V), without softmax; a mask sets weights to 0.
 
-    1/√D does not change the forward pass: it sets the window of the gradient.
-
-    Args:
-        query: (B, H, T, D), before its sign; key and value alike.
-        key: see query.
-        value: see query.
-        mask: 1 for real keys and 0 for padding, broadcast over (B, H, T, T).
-        binarize: `bool_`, or `sign` for the appendix's third variant.
-        threshold: (H,), the least score that is attended to, in units of A; 0 if there is none.
+    Queries, keys and values are (B, H, T, D), before their signs; `mask` is 1 for real keys and broadcasts over
+    (B, H, T, T). 1/√D does not change the forward pass: it sets the window of the gradient. `binarize` is `sign` in the
+    appendix's third variant. `threshold` (H,) is the least score that is attended to; None means 0.
     """
     levels = HeadLevels(sign(query), sign(key), sign(value))
     scores = attention_scores(Quantized(levels.query), Quantized(levels.key))
@@ -274,22 +260,14 @@ def bi_attention(
 def exact_layer_norm(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm", needed: Tensor | None = None
 ) -> Tensor:
-    """LayerNorm whose bits do not depend on the order of its sums (contract, rule 7).
+    """LayerNorm of (..., C) whose bits do not depend on the order of its sums (numeric contract, rule 7).
 
-    The row is put on a grid of 2^-16, so that its sum and its sum of squares are 64-bit integers; mean and
-    1/√(var + eps) follow in float64; every output is computed in float64 and rounded once to float32. It is for
-    eval mode: no gradient passes through the rounded statistics.
-
-    Args:
-        x: (..., C).
-        weight: (C,), bias alike.
-        bias: see weight.
-        eps: added to the variance.
-        name: begins the message of an error.
-        needed: (...), the rows that an answer depends on; others may hold anything. None for all.
+    Inputs are rounded to a grid of 2^-16, so that their sum and their sum of squares are 64-bit integers; mean and
+    1/√(var + eps) follow in float64; each output is computed in float64 and rounded once to float32. For eval mode
+    only: the statistics have no gradient. `needed` (...) marks the rows that a logit depends on; None means all.
 
     Raises:
-        NumericError: a value of a row that is needed is not finite or lies outside ±512.
+        NumericError: a value of a needed row is not finite or lies outside ±512; the message begins with `name`.
     """
     sizes = x.detach().abs().amax(dim=-1)
     largest = float((sizes if needed is None else sizes.where(needed, 0.0)).amax()) if x.numel() else 0.0

@@ -1,21 +1,77 @@
-"""Layers with parameters: linear, word embedding and LayerNorm, in the form a scheme asks for.
+"""The configuration of the network and its layers: linear, word embedding, LayerNorm and attention under a scheme.
 
-The parameters are called and shaped as in `torch.nn`, so that any BERT checkpoint loads as it is. The arithmetic
-is in `functional` and `quantizers`; the attention block is in `attention`.
+Modules and parameters are named and shaped as in Hugging Face's BERT, so that any checkpoint loads unchanged. The
+arithmetic is in `functional` and `quantizers`; `model` builds the network from these layers.
 """
+
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import BertConfig
 
 from bibert.errors import NumericError
-from bibert.nn.functional import Quantized, dequantize, exact_layer_norm, quantized_linear
-from bibert.nn.quantizers import activation_quantizer, quantize_embedding, quantize_weight
-from bibert.nn.schemes import Scheme
+from bibert.nn.functional import (
+    AttentionResult,
+    HeadLevels,
+    Quantized,
+    attention_scores,
+    bamm,
+    bi_attention,
+    bi_linear,
+    bool_,
+    dequantize,
+    exact_layer_norm,
+    sign,
+    sign_within,
+)
+from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
+from bibert.nn.schemes import Scheme, as_scheme
+
+
+class BiBertConfig(BertConfig):  # type: ignore[misc]
+    """A BERT configuration with a scheme; the defaults describe a full-precision BERT."""
+
+    model_type = "bibert"
+
+    scheme: dict[str, Any] | str | None = None  # as plain values in config.json
+    attention_head_size: int | None = None  # None means hidden_size / num_attention_heads
+    kept_heads: list[list[int]] | None = None  # the teacher's heads that a half-width student kept, by layer
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        self.scheme = as_scheme(self.scheme if self.scheme is not None else "full_precision").to_dict()
+        super().__post_init__(**kwargs)
+
+    @property
+    def quantization(self) -> Scheme:
+        """The scheme as a value."""
+        return as_scheme(self.scheme)
+
+    @property
+    def head_size(self) -> int:
+        """Channels of one head."""
+        return self.attention_head_size or self.hidden_size // self.num_attention_heads
+
+
+@dataclass
+class LayerTrace:
+    """The intermediate values of one block, for distillation and analysis."""
+
+    query: Tensor  # (B, H, T, D), before any quantizer, like key and value
+    key: Tensor
+    value: Tensor
+    scores: Tensor  # (B, H, T, T), A = QKᵀ/√D of the quantized queries and keys, before the mask
+    weights: Tensor  # (B, H, T, T), the factors of the values
+    context: Tensor  # (B, T, H · D), the heads side by side
+    levels: HeadLevels  # queries, keys and values after their thresholds and quantizers
+    mha: Tensor = field(init=False)  # (B, T, C), the paper's M: the output projection before residual and LayerNorm
+    ffn_hidden: Tensor = field(init=False)  # (B, T, intermediate), after the activation, before any quantizer
 
 
 class Shift(nn.Module):
-    """A learned threshold per channel in front of a sign: x - threshold, rounded, has the sign of x ≥ threshold."""
+    """A learned threshold per channel in front of a sign: x - threshold, rounded, is negative iff x < threshold."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -27,12 +83,12 @@ class Shift(nn.Module):
 
 
 def shift(site: str, channels: int, scheme: Scheme) -> nn.Module:
-    """The threshold of a site, or nothing where the scheme has none there."""
+    """The threshold of a site, or the identity if the scheme has none there."""
     return Shift(channels) if site in scheme.thresholds else nn.Identity()
 
 
 class QuantLinear(nn.Linear):
-    """A linear layer whose input and weight are quantized as the scheme says; bias in float32.
+    """A linear layer with the scheme's quantizers of input and weight; the bias is float32.
 
     With `scheme.split` the weight is the sum of two binary ones, `weight` and `twin_weight` (BinaryBERT). With
     `scheme.gain` the scale of the weight has a learned factor.
@@ -50,15 +106,15 @@ class QuantLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) to (..., out)."""
         if self.quantizer == "none":
-            return super().forward(x).to(x.dtype)  # under autocast the product is in fewer bits, nothing else
+            return super().forward(x).to(x.dtype)  # autocast lowers the precision of the product and nothing else
         rows = self.input_quantizer(x)
-        out = quantized_linear(rows, self.quantized_weight())
+        out = bi_linear(rows, self.quantized_weight())
         if self.twin_weight is not None:
-            out = out + quantized_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
+            out = out + bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
         return out + self.bias
 
     def quantized_weight(self) -> Quantized:
-        """The levels of the weight and its scale, with the gain in it; a scale has no minus sign (contract, rule 4)."""
+        """The levels of the weight and its scale times |gain|: a scale is never negative (numeric contract, rule 4)."""
         quantized = quantize_weight(self.quantizer, self.weight, self.bits)
         if self.gain is None or quantized.scale is None:
             return quantized
@@ -66,7 +122,7 @@ class QuantLinear(nn.Linear):
 
 
 class QuantEmbedding(nn.Embedding):
-    """The word embedding; only the rows of the batch are quantized, which row-wise scales allow."""
+    """The word embedding; scales are per row, so only the rows of the batch are quantized."""
 
     def __init__(self, vocabulary: int, channels: int, scheme: Scheme, padding_id: int | None) -> None:
         super().__init__(vocabulary, channels, padding_idx=padding_id)
@@ -83,46 +139,165 @@ class QuantEmbedding(nn.Embedding):
         rows = F.embedding(ids, table, self.padding_idx)
         if self.quantizer == "none":
             return rows
-        return dequantize(quantize_embedding(self.quantizer, rows, self.bits))
+        return dequantize(quantize_weight(self.quantizer, rows, self.bits, dims=(-1,)))
 
 
 class FloatLayerNorm(nn.LayerNorm):
     """LayerNorm in float32."""
 
     def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """Normalize the last dimension; no value is refused, so it does not matter which rows are needed."""
+        """Normalize the last dimension; no value raises, so `needed` is ignored."""
         return super().forward(x)
 
 
 class ExactLayerNorm(FloatLayerNorm):
-    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed.
+    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed."""
 
-    Attributes:
-        name: where it stands in the model, for messages.
-    """
-
-    name = "LayerNorm"
+    name = "LayerNorm"  # its path in the model, for messages
 
     def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Normalize the last dimension; rows that are `needed` must be in range."""
+        """Normalize the last dimension; `needed` rows must be in range."""
         if self.training:
             return super().forward(x)
         return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
 
 
 def layer_norm(channels: int, eps: float, scheme: Scheme) -> FloatLayerNorm:
-    """The LayerNorm a scheme needs: bits may depend on it only where something is quantized after it."""
+    """The exact LayerNorm if anything in the scheme is quantized, because a rounding error could flip a bit."""
     return (ExactLayerNorm if scheme.is_quantized else FloatLayerNorm)(channels, eps=eps)
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:
-    """Evaluate a float head in float64 and round once to float32 (contract, rule 7).
+    """Evaluate a float head in float64 and round once to float32 (numeric contract, rule 7).
 
     Raises:
-        NumericError: an answer is not finite.
+        NumericError: a result is not finite.
     """
     parameters = {name: value.double() for name, value in function.named_parameters()}
     out: Tensor = torch.func.functional_call(function, parameters, (x.double(),)).to(x.dtype)
     if not out.isfinite().all():
         raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
     return out
+
+
+class SoftmaxAttention(nn.Module):
+    """Quantized softmax(A) times quantized values: full precision, the baselines, the rivals."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__()
+        self.is_quantized, self.bits = scheme.is_quantized, scheme.bits.activation
+        self.query_quantizer = activation_quantizer(scheme.activation, self.bits)
+        self.key_quantizer = activation_quantizer(scheme.activation, self.bits)
+        self.value_quantizer = activation_quantizer(scheme.activation, self.bits)
+        self.weight_quantizer = activation_quantizer(scheme.attention, self.bits, scheme.quantile)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
+        """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
+        head = Scope(self.bits, dims=(-2, -1), mask=mask.transpose(-1, -2))
+        queries, keys = self.query_quantizer(query, head), self.key_quantizer(key, head)
+        values = self.value_quantizer(value, head)
+        scores = attention_scores(queries, keys)
+        quantized = self.weight_quantizer(self._softmax(scores, mask), Scope(self.bits, mask=mask))
+        weights = F.dropout(quantized.levels * mask, dropout)
+        context = bamm(quantized._replace(levels=weights), values)
+        return AttentionResult(context, scores, weights, HeadLevels(queries.levels, keys.levels, values.levels))
+
+    def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
+        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        if self.training or not self.is_quantized:
+            return torch.softmax(masked, dim=-1)
+        # Rounded once from float64, equal scores get equal weights, so a threshold cannot separate them.
+        return torch.softmax(masked.double(), dim=-1).to(scores.dtype)
+
+
+class BiAttention(nn.Module):
+    """The paper's Bi-Attention (`bool`), or the appendix's variant with `sign` weights."""
+
+    def __init__(self, scheme: Scheme, heads: int) -> None:
+        super().__init__()
+        self.binarize = {"bool": bool_, "sign": sign}[scheme.attention]
+        self.threshold = nn.Parameter(torch.zeros(heads)) if scheme.score_thresholds else None
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
+        """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
+        if dropout:  # a dropped weight is a masked key: weights stay in {0, 1} and are not rescaled
+            mask = mask * torch.rand_like(mask.expand(-1, query.shape[1], query.shape[2], -1)).ge(dropout)
+        return bi_attention(query, key, value, mask, self.binarize, self.threshold)
+
+
+class BertSelfAttention(nn.Module):
+    """Queries, keys, values, heads."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        self.heads, self.head_size = config.num_attention_heads, config.head_size
+        inner, scheme = self.heads * self.head_size, config.quantization.part("mha")
+        self.query = QuantLinear(config.hidden_size, inner, scheme)
+        self.key = QuantLinear(config.hidden_size, inner, scheme)
+        self.value = QuantLinear(config.hidden_size, inner, scheme)
+        self.input_shift = shift("attention_input", config.hidden_size, scheme)
+        self.query_shift = shift("query", inner, scheme)
+        self.key_shift = shift("key", inner, scheme)
+        self.value_shift = shift("value", inner, scheme)
+        has_softmax = scheme.normalizer == "softmax"
+        self.attention = SoftmaxAttention(scheme) if has_softmax else BiAttention(scheme, self.heads)
+        self.dropout = config.attention_probs_dropout_prob
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> LayerTrace:
+        """(B, T, C) to a trace whose `context` is (B, T, H · D)."""
+        shifted = self.input_shift(hidden)
+        query, key, value = (project(shifted) for project in (self.query, self.key, self.value))
+        result = self.attention(
+            self._heads(self.query_shift(query)),
+            self._heads(self.key_shift(key)),
+            self._heads(self.value_shift(value)),
+            mask,
+            self.dropout if self.training else 0.0,
+        )
+        context = result.context.transpose(1, 2).flatten(2)
+        heads = (self._heads(query), self._heads(key), self._heads(value))
+        return LayerTrace(*heads, result.scores, result.weights, context, result.levels)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)
+
+
+class BertSelfOutput(nn.Module):
+    """The output projection, residual and LayerNorm after the heads."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        inner, scheme = config.num_attention_heads * config.head_size, config.quantization.part("mha")
+        self.input_shift = shift("context", inner, scheme)
+        self.scaled_context = scheme.scaled_context
+        self.dense = QuantLinear(inner, config.hidden_size, scheme)
+        self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def project(self, trace: LayerTrace) -> Tensor:
+        """The heads' context (B, T, H · D) to (B, T, C).
+
+        A context is a sum of ±1 over the attended keys, so it grows with the square root of their number. With
+        `scaled_context` the gradient window of its sign grows with it. The sign in `dense` then changes nothing.
+        """
+        context = self.input_shift(trace.context)
+        if self.scaled_context:
+            keys = trace.weights.detach().sum(dim=-1).clamp_min(1)  # (B, H, T)
+            width = keys.sqrt().transpose(1, 2).unsqueeze(-1)
+            context = sign_within(context.unflatten(-1, (keys.shape[1], -1)), width).flatten(-2)
+        return self.dense(context)  # type: ignore[no-any-return]
+
+
+class BertAttention(nn.Module):
+    """Attention with its residual: hidden states in, hidden states and trace out."""
+
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__()
+        self.self = BertSelfAttention(config)
+        self.output = BertSelfOutput(config)
+
+    def forward(self, hidden: Tensor, mask: Tensor, needed: Tensor | None = None) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C); `needed` (B, T) as in `exact_layer_norm`."""
+        trace = self.self(hidden, mask)
+        trace.mha = self.output.project(trace)
+        return self.output.LayerNorm(self.output.dropout(trace.mha) + hidden, needed), trace

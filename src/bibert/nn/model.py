@@ -1,14 +1,13 @@
-"""The network: one BERT for the teacher and for every student, told apart by the scheme in its configuration.
+"""The network: one BERT for the teacher and every student; the scheme in its configuration makes the difference.
 
-Parameter names equal Hugging Face's `BertForSequenceClassification`, so any BERT checkpoint loads as it is.
-Importing this module registers the model with the Auto classes. Making a student out of a teacher is in
-`binarization`; reading checkpoints with all checks is in `loading`.
+Parameter names equal Hugging Face's `BertForSequenceClassification`, so any BERT checkpoint loads unchanged. Importing
+this module registers the model with the Auto classes. `students` makes a student from a teacher; `checkpoint` reads
+checkpoints with all checks.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +16,22 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.activations import ACT2FN
 from transformers.utils import ModelOutput
 
-from bibert.nn.attention import BertAttention, BiAttention
-from bibert.nn.config import BiBertConfig
-from bibert.nn.layers import ExactLayerNorm, QuantEmbedding, QuantLinear, Shift, in_float64, layer_norm, shift
-from bibert.nn.quantizers import EmaSymmetric, LearnedStep
-from bibert.nn.trace import LayerTrace, Trace
+from bibert.nn.layers import (
+    BertAttention,
+    BiAttention,
+    BiBertConfig,
+    ExactLayerNorm,
+    LayerTrace,
+    QuantEmbedding,
+    QuantLinear,
+    Shift,
+    in_float64,
+    layer_norm,
+    shift,
+)
+from bibert.nn.quantizers import Calibrated
 
-LINEARS = {  # the names of a packed file, and where a block has them
+LINEARS = {  # names in a packed file, and their paths in a block
     "query": "attention.self.query",
     "key": "attention.self.key",
     "value": "attention.self.value",
@@ -35,7 +43,7 @@ LINEARS = {  # the names of a packed file, and where a block has them
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients inside the block; then the model is in the mode it was in, whatever happened."""
+    """Eval mode and no gradients inside the block; the mode of the model is restored afterwards."""
     was_training = model.training
     model.eval()
     try:
@@ -46,8 +54,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @dataclass
+class Trace:
+    """The intermediate values of a forward pass, for distillation and analysis."""
+
+    mask: Tensor  # (B, T), 1 for real tokens
+    hidden_states: list[Tensor] = field(default_factory=list)  # the embedding output and each layer's, (B, T, C)
+    layers: list[LayerTrace] = field(default_factory=list)
+
+
+@dataclass
 class BiBertModelOutput(ModelOutput):  # type: ignore[misc]
-    """What the encoder returns."""
+    """The output of the encoder; `trace` only on request."""
 
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
@@ -56,7 +73,7 @@ class BiBertModelOutput(ModelOutput):  # type: ignore[misc]
 
 @dataclass
 class BiBertOutput(ModelOutput):  # type: ignore[misc]
-    """What the classifier returns; `trace` only when it is asked for."""
+    """The output of the classifier; `trace` only on request."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -64,7 +81,7 @@ class BiBertOutput(ModelOutput):  # type: ignore[misc]
 
 
 class BertEmbeddings(nn.Module):
-    """Word embedding by the scheme, token-type and position embedding in float32, LayerNorm."""
+    """The scheme's word embedding, token-type and position embedding in float32, LayerNorm."""
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
@@ -77,7 +94,7 @@ class BertEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, needed: Tensor | None = None) -> Tensor:
-        """(B, T) ids to (B, T, C); the order of the two sums is part of the numeric contract."""
+        """(B, T) ids to (B, T, C); the numeric contract fixes the order of the two sums."""
         positions = self.position_embeddings.weight[: input_ids.shape[1]]
         rows = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids) + positions
         return self.dropout(self.LayerNorm(rows, needed))  # type: ignore[no-any-return]
@@ -91,10 +108,10 @@ class BertIntermediate(nn.Module):
         scheme = config.quantization.part("intermediate")
         self.input_shift = shift("ffn_input", config.hidden_size, scheme)
         self.dense = QuantLinear(config.hidden_size, config.intermediate_size, scheme)
-        reader = config.quantization.part("output")  # the activation goes with the quantizer that reads it
-        wanted = config.hidden_act if reader.ffn_activation == "gelu" else reader.ffn_activation
+        reader = config.quantization.part("output")  # the activation belongs to the layer that quantizes its output
+        name = config.hidden_act if reader.ffn_activation == "gelu" else reader.ffn_activation
         # In front of a sign GELU has no forward effect; `gelu_sign` keeps it in the gradient.
-        self.activation = nn.Identity() if reader.ffn_quantizer == "gelu_sign" else ACT2FN[wanted]
+        self.activation = nn.Identity() if reader.ffn_quantizer == "gelu_sign" else ACT2FN[name]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, T, C) to (B, T, intermediate)."""
@@ -142,7 +159,7 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """tanh of a linear map of the first token."""
+    """The tanh of a linear map of the first token."""
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
@@ -160,16 +177,16 @@ class BertPooler(nn.Module):
 
 
 class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
-    """What both models share with the Hugging Face library."""
+    """The Hugging Face settings of both models."""
 
     config_class = BiBertConfig
     base_model_prefix = "bert"
-    # A checkpoint in half precision is read as float32: nothing may be rounded to fewer bits in front of a sign.
+    # A checkpoint in half precision is read as float32: rounding in front of a sign could flip it.
     _keep_in_fp32_modules_strict = ("embeddings", "encoder", "pooler", "classifier")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Fill what a checkpoint lacks; while one is read, the library protects what it holds from `nn.init`."""
+        """Initialise parameters that a checkpoint lacks; the library protects those that it has from `nn.init`."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
             if isinstance(module, nn.Linear):
@@ -179,7 +196,7 @@ class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
-        elif isinstance(module, EmaSymmetric | LearnedStep):
+        elif isinstance(module, Calibrated):
             module.reset()
         if isinstance(module, QuantLinear | QuantEmbedding) and module.twin_weight is not None:
             nn.init.zeros_(module.twin_weight)
@@ -197,13 +214,14 @@ class BiBertModel(BiBertPreTrainedModel):
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
         self.pooler = BertPooler(config)
+        self.is_exact = config.quantization.is_quantized
         for name, module in self.named_modules():
             if isinstance(module, ExactLayerNorm):
                 module.name = name
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The word embedding, for the library's own helpers."""
+        """The word embedding, for Hugging Face utilities."""
         return self.embeddings.word_embeddings
 
     def forward(
@@ -218,12 +236,14 @@ class BiBertModel(BiBertPreTrainedModel):
             attention_mask = torch.ones_like(input_ids)
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
-        with self._precision(input_ids.device.type):
+        # A student in eval mode ignores the caller's autocast: its integers must be exact (numeric contract, rule 7).
+        exact = self.is_exact and not self.training
+        with torch.autocast(input_ids.device.type, enabled=False) if exact else nullcontext():
             real = attention_mask == 1
             hidden = self.embeddings(input_ids, token_type_ids, real)
             kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
             mask = kept.mask[:, None, None, :]
-            first = real & (torch.arange(real.shape[1], device=real.device) == 0)  # what logits need of the last block
+            first = real & (torch.arange(real.shape[1], device=real.device) == 0)  # logits read it from the last block
             for layer in self.encoder.layer:
                 needed = first if layer is self.encoder.layer[-1] else real
                 hidden, inside = layer(hidden, mask, needed)
@@ -232,11 +252,6 @@ class BiBertModel(BiBertPreTrainedModel):
                     kept.layers.append(inside)
             pooled = self.pooler(hidden)
         return BiBertModelOutput(last_hidden_state=hidden, pooler_output=pooled, trace=kept if trace else None)
-
-    def _precision(self, device: str) -> AbstractContextManager[None]:
-        """A caller's autocast, but not in eval mode of a student, whose integers must be exact (contract, rule 7)."""
-        is_exact = self.config.quantization.is_quantized and not self.training
-        return torch.autocast(device, enabled=False) if is_exact else nullcontext()
 
 
 class BiBertForSequenceClassification(BiBertPreTrainedModel):
@@ -264,7 +279,7 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         labels: Tensor | None = None,
         trace: bool = False,
     ) -> BiBertOutput:
-        """(B, T) ids to (B, labels) logits; with `labels` the usual loss, with `trace` the inside of the pass."""
+        """(B, T) ids to (B, labels) logits; `labels` add the usual loss, `trace` the intermediate values."""
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)
         pooled = self.dropout(out.pooler_output)
         exact = self.is_exact and not self.training
@@ -274,16 +289,12 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
 
 
 def label_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy with class ids, or mean squared error with scores where there is one output."""
+    """Cross-entropy of class ids; mean squared error of scores if there is one output."""
     if logits.shape[-1] == 1:
         return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
     return F.cross_entropy(logits, labels.long())
 
 
-def _register(config: type[Any], encoder: type[Any], classifier: type[Any]) -> None:
-    AutoConfig.register("bibert", config)
-    AutoModel.register(config, encoder)
-    AutoModelForSequenceClassification.register(config, classifier)
-
-
-_register(BiBertConfig, BiBertModel, BiBertForSequenceClassification)
+AutoConfig.register("bibert", BiBertConfig)
+AutoModel.register(BiBertConfig, BiBertModel)
+AutoModelForSequenceClassification.register(BiBertConfig, BiBertForSequenceClassification)

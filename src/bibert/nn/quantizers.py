@@ -1,9 +1,9 @@
-"""Quantizers by name: how a weight row, an activation or an attention weight becomes a few levels and a scale.
+"""Quantizers by name: how a weight, an activation or an attention weight becomes a few levels and a scale.
 
-A quantizer is its forward levels and its straight-through gradient, and nothing else. The tables at the end are
-what `schemes` names. BiBERT's own sign and bool are in `functional`; the rivals' recipes are described in
-docs/paper-to-code.md. Scales measured at run time are taken per token, per head or per attention row, over real
-tokens only, so that an answer never depends on its neighbours in the batch.
+`schemes.QUANTIZERS` lists the names with the bits and places of each; the tables at the end of this file implement
+them. A quantizer defines its levels and its straight-through gradient. The paper's sign and bool are in `functional`;
+docs/paper-to-code.md describes the rivals. Scales measured at run time are shared by a token, a head or an attention
+row, over real tokens only, so that an answer never depends on the rest of the batch.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bibert.errors import SchemeError, did_you_mean
 from bibert.nn.functional import Quantized, binarize_rows, bool_, gelu_sign, sign, signs, straight_through
 
 CLIP = 2.5  # TernaryBERT and BinaryBERT clip activations here before they quantize
@@ -29,44 +28,43 @@ RANK_GUARD = 1e-9
 
 @dataclass(frozen=True)
 class Scope:
-    """Over what a scale is shared and measured.
+    """The values that share one scale, and those of them that count for it."""
 
-    Attributes:
-        bits: the bits of the quantizer; those with fixed levels do not read it.
-        dims: the dimensions that share one scale.
-        mask: 1 where a value counts for the scale, broadcast over the tensor; None counts all.
-        clip: values are cut to ±clip first, and get no gradient outside.
-    """
-
-    bits: int
-    dims: tuple[int, ...] = (-1,)
-    mask: Tensor | None = None
-    clip: float = torch.inf
+    bits: int  # quantizers with fixed levels ignore it
+    dims: tuple[int, ...] = (-1,)  # share one scale
+    mask: Tensor | None = None  # 1 where a value counts, broadcast over the tensor; None counts all
+    clip: float = torch.inf  # values are clipped to ±clip first and get no gradient outside
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean of what counts."""
+        """The mean of the values that count."""
         if self.mask is None:
             return x.mean(dim=self.dims, keepdim=True)
         return self.total(x) / self.total(torch.ones_like(x)).clamp_min(1)
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum of what counts."""
+        """The sum of the values that count."""
         return (x if self.mask is None else x * self.mask).sum(dim=self.dims, keepdim=True)
 
     def low(self, x: Tensor) -> Tensor:
         """The least value that counts."""
-        return self._hide(x, torch.inf).amin(dim=self.dims, keepdim=True)
+        return self.hide(x, torch.inf).amin(dim=self.dims, keepdim=True)
 
     def high(self, x: Tensor) -> Tensor:
         """The greatest value that counts."""
-        return self._hide(x, -torch.inf).amax(dim=self.dims, keepdim=True)
+        return self.hide(x, -torch.inf).amax(dim=self.dims, keepdim=True)
+
+    def hide(self, x: Tensor, value: float) -> Tensor:
+        """`x` with `value` in place of what does not count."""
+        return x if self.mask is None else x.masked_fill(self.mask == 0, value)
 
     def inside(self, x: Tensor) -> Tensor | None:
-        """Where the clip lets the gradient through; None for everywhere."""
+        """Where the clip lets the gradient pass; None for everywhere."""
         return None if self.clip == torch.inf else x.detach().abs() <= self.clip
 
-    def _hide(self, x: Tensor, value: float) -> Tensor:
-        return x if self.mask is None else x.masked_fill(self.mask == 0, value)
+
+def unscaled(x: Tensor, _scope: Scope, function: Callable[[Tensor], Tensor] | None = None) -> Quantized:
+    """A function of one value at a time: sign, bool, or none at all."""
+    return Quantized(x if function is None else function(x))
 
 
 def bwn(x: Tensor, scope: Scope) -> Quantized:
@@ -76,7 +74,7 @@ def bwn(x: Tensor, scope: Scope) -> Quantized:
 
 
 def twn(x: Tensor, scope: Scope) -> Quantized:
-    """Ternary-Weight-Network: {-1, 0, 1}, zero below 0.7 · mean|x|, scaled by the mean of what is not zero."""
+    """Ternary-Weight-Network: {-1, 0, 1}, zero below 0.7 · mean|x|, scaled by the mean of the others' size."""
     values = x.detach()
     size = values.abs()
     kept = (size >= TERNARY_THRESHOLD * scope.mean(size)).to(x.dtype)
@@ -89,12 +87,12 @@ def symmetric(x: Tensor, scope: Scope) -> Quantized:
     values = x.detach().clamp(-scope.clip, scope.clip)
     top = 2 ** (scope.bits - 1) - 1
     step = scope.high(values.abs()).clamp_min(TINY) / top
-    levels = torch.round(values / step).clamp(-top, top)  # padding does not count for the step and may lie outside
+    levels = torch.round(values / step).clamp(-top, top)  # padding does not count and may lie outside
     return Quantized(straight_through(x, levels, scope.inside(x)), step)
 
 
 def affine(x: Tensor, scope: Scope) -> Quantized:
-    """2^bits even levels from min to max; they need an offset, so they enter the product as values."""
+    """2^bits even levels from min to max; they have an offset, so they enter the product as values without a scale."""
     values = x.detach().clamp(-scope.clip, scope.clip)
     low, top = scope.low(values), 2**scope.bits - 1
     step = (scope.high(values) - low).clamp_min(TINY) / top
@@ -123,20 +121,20 @@ def mean_threshold(x: Tensor, scope: Scope) -> Quantized:
     return Quantized(straight_through(x, (x.detach() >= 1.0 / keys).to(x.dtype)))
 
 
-class Elementwise(nn.Module):
-    """A quantizer that looks at one value at a time: sign, bool, or nothing at all."""
+def quantile(x: Tensor, scope: Scope, share: float) -> Quantized:
+    """bool(p - τ) with τ the quantile of the row over its real keys (the paper's Baseline_50 and its sweep).
 
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
+    A τ between two order statistics passes values from the upper one on, so nothing is interpolated.
+    """
+    keys = scope.total(torch.ones_like(x)).clamp_min(1)
+    # The product q · (k - 1) is rounded up to a rank; the guard keeps 0.3 · 10 = 3.0000000000000004 at 3.
+    rank = torch.ceil(share * (keys - 1).double() - RANK_GUARD).long()
+    threshold = scope.hide(x.detach(), torch.inf).sort(dim=-1).values.gather(-1, rank)
+    return Quantized(straight_through(x, (x.detach() >= threshold).to(x.dtype)))
 
-    def forward(self, x: Tensor, scope: Scope | None = None) -> Quantized:  # noqa: ARG002
-        """Quantize `x`; there is no scale, so the scope does not matter."""
-        return Quantized(self.function(x))
 
-
-class Measured(nn.Module):
-    """A quantizer that measures its scale on the tensor itself, at run time."""
+class Stateless(nn.Module):
+    """A quantizer without parameters: it looks at the tensor itself and nothing else."""
 
     def __init__(self, function: Callable[[Tensor, Scope], Quantized], bits: int) -> None:
         super().__init__()
@@ -144,19 +142,28 @@ class Measured(nn.Module):
         self.row = Scope(bits, clip=CLIP)
 
     def forward(self, x: Tensor, scope: Scope | None = None) -> Quantized:
-        """Quantize `x` with one scale per row, or as `scope` says."""
+        """Quantize `x` with one scale per row, or with the dims and mask of `scope`."""
         return self.function(x, self.row if scope is None else replace(self.row, dims=scope.dims, mask=scope.mask))
 
 
-class EmaSymmetric(nn.Module):
-    """Q8BERT's activations: `symmetric` with a range that is a moving average gathered in training."""
+class Calibrated(nn.Module):
+    """A quantizer with a range or step of its own; while `calibrating` is set, a forward pass initialises it."""
+
+    calibrating = False
+
+    def reset(self) -> None:
+        """Set the value for inputs that are not known yet."""
+        raise NotImplementedError
+
+
+class EmaSymmetric(Calibrated):
+    """Q8BERT's activations: `symmetric` with a moving average of the range, gathered in training."""
 
     range: Tensor
 
     def __init__(self, bits: int) -> None:
         super().__init__()
         self.top = 2 ** (bits - 1) - 1
-        self.calibrating = False
         self.register_buffer("range", torch.empty(()))
         self.reset()
 
@@ -169,7 +176,7 @@ class EmaSymmetric(nn.Module):
         return Quantized(straight_through(x, levels, x.detach().abs() <= self.range), step)
 
     def reset(self) -> None:
-        """A wide range, until `calibrate` or training has seen something."""
+        """Set a wide range."""
         nn.init.constant_(self.range, 4.0)
 
     def _observe(self, x: Tensor, scope: Scope | None) -> None:
@@ -195,15 +202,14 @@ class _LearnedStep(torch.autograd.Function):
         return gradient * inside, grad_step.reshape(step.shape), None, None
 
 
-class LearnedStep(nn.Module):
+class LearnedStep(Calibrated):
     """LSQ: integers times a learned step, from 0 up (`unsigned`) or on both sides."""
 
     def __init__(self, bits: int, *, unsigned: bool = False) -> None:
         super().__init__()
         self.low: int = 0 if unsigned else -(2 ** (bits - 1))
         self.high: int = 2**bits - 1 if unsigned else 2 ** (bits - 1) - 1
-        self.start: float = (4.0 if unsigned else 2.0) / self.high**0.5  # the first step, in units of mean|x|
-        self.calibrating = False
+        self.start: float = (4.0 if unsigned else 2.0) / self.high**0.5  # the initial step, in units of mean|x|
         self.step = nn.Parameter(torch.empty(()))
         self.reset()
 
@@ -218,37 +224,15 @@ class LearnedStep(nn.Module):
         return Quantized(levels, step.detach().view((1,) * x.dim()))
 
     def reset(self) -> None:
-        """The step for a standard normal, whose mean|x| is 0.8."""
+        """Set the step for a standard normal, whose mean|x| is 0.8."""
         nn.init.constant_(self.step, 0.8 * self.start)
 
 
-class Quantile(nn.Module):
-    """bool(p - τ) with τ the quantile of the row over its real keys (the paper's Baseline₅₀ and its sweep).
-
-    A τ between two order statistics lets through what is at least the upper one, so nothing is interpolated.
-    """
-
-    def __init__(self, quantile: float) -> None:
-        super().__init__()
-        self.quantile = quantile
-
-    def forward(self, x: Tensor, scope: Scope) -> Quantized:
-        """Binarize attention weights, row by row."""
-        values = x.detach() if scope.mask is None else x.detach().masked_fill(scope.mask == 0, torch.inf)
-        keys = scope.total(torch.ones_like(x)).clamp_min(1)
-        # The product q · (k - 1) is rounded up to a rank; the guard keeps 0.3 · 10 = 3.0000000000000004 at 3.
-        rank = torch.ceil(self.quantile * (keys - 1).double() - RANK_GUARD).long()
-        threshold = values.sort(dim=-1).values.gather(-1, rank)
-        return Quantized(straight_through(x, (x.detach() >= threshold).to(x.dtype)))
-
-
-ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": lambda x: x,
-    "sign": sign,
-    "bool": bool_,
-    "gelu_sign": gelu_sign,
-}
-MEASURED: dict[str, Callable[[Tensor, Scope], Quantized]] = {
+STATELESS: dict[str, Callable[..., Quantized]] = {
+    "none": unscaled,
+    "sign": partial(unscaled, function=sign),
+    "bool": partial(unscaled, function=bool_),
+    "gelu_sign": partial(unscaled, function=gelu_sign),  # chosen by `Scheme.ffn_quantizer`; no field names it
     "bwn": bwn,
     "twn": twn,
     "symmetric": symmetric,
@@ -256,43 +240,22 @@ MEASURED: dict[str, Callable[[Tensor, Scope], Quantized]] = {
     "group_affine": group_affine,
     "asym": asym,
     "mean": mean_threshold,
+    "quantile": quantile,
 }
-LEARNED: dict[str, Callable[[int], nn.Module]] = {
+CALIBRATED: dict[str, Callable[[int], Calibrated]] = {
     "ema_symmetric": EmaSymmetric,
     "lsq": LearnedStep,
     "lsq_unsigned": partial(LearnedStep, unsigned=True),
 }
 
 
-def activation_quantizer(name: str, bits: int, quantile: float | None = None) -> nn.Module:
-    """The module called `name` in a scheme; it maps (x, scope) to `Quantized`."""
-    if quantile is not None:
-        return Quantile(quantile)
-    if name in ELEMENTWISE:
-        return Elementwise(ELEMENTWISE[name])
-    if name in LEARNED:
-        return LEARNED[name](bits)
-    if name in MEASURED:
-        return Measured(MEASURED[name], bits)
-    known = [*ELEMENTWISE, *LEARNED, *MEASURED]
-    raise SchemeError(f"there is no activation quantizer {name!r}; {did_you_mean(name, known)}")
+def activation_quantizer(name: str, bits: int, share: float | None = None) -> nn.Module:
+    """The module called `name` in a scheme, which maps (x, scope) to `Quantized`; `share` is for `quantile`."""
+    if name in CALIBRATED:
+        return CALIBRATED[name](bits)
+    return Stateless(STATELESS[name] if share is None else partial(STATELESS[name], share=share), bits)
 
 
-def quantize_weight(name: str, weight: Tensor, bits: int) -> Quantized:
-    """A linear weight: one scale per output row for `sign`, one per tensor (or group) for the rivals."""
-    if name == "sign":
-        return binarize_rows(weight)
-    return _measured(name)(weight, Scope(bits, dims=(-2, -1)))
-
-
-def quantize_embedding(name: str, rows: Tensor, bits: int) -> Quantized:
-    """Rows of the word embedding: one scale per token in every scheme."""
-    if name == "sign":
-        return binarize_rows(rows)
-    return _measured(name)(rows, Scope(bits))
-
-
-def _measured(name: str) -> Callable[[Tensor, Scope], Quantized]:
-    if name not in MEASURED:
-        raise SchemeError(f"there is no quantizer of weights {name!r} in MEASURED; {did_you_mean(name, MEASURED)}")
-    return MEASURED[name]
+def quantize_weight(name: str, weight: Tensor, bits: int, dims: tuple[int, ...] = (-2, -1)) -> Quantized:
+    """A weight with one scale per row for `sign`, one per `dims` for the rivals: a matrix, or (-1,) for embeddings."""
+    return binarize_rows(weight) if name == "sign" else STATELESS[name](weight, Scope(bits, dims))

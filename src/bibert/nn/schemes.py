@@ -1,19 +1,17 @@
-"""Schemes: every row of the paper's tables as one line of data.
+"""Schemes: how a BERT is quantized and trained, with every row of the paper's tables as one row of data.
 
-A scheme says how each tensor of the network is quantized and by which losses it is trained. The names of
-quantizers are keys of the tables in `quantizers`; the names of loss terms are keys of `distill.objective.TERMS`.
-Nothing here computes and nothing here needs torch: a new rival is a new row. Which values go together is checked in
-`scheme_checks`.
+`QUANTIZERS` says which quantizer may be used where, and with how many bits. A `Scheme` is checked against it when it
+is created. `SCHEMES` holds the rows: a new rival is a new row and a test. This module needs no torch: `quantizers`
+implements the quantizers by name, `distill.objective` the loss terms.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from bibert.errors import SchemeError, did_you_mean
-from bibert.nn.scheme_checks import check
 from bibert.packed.schema import SITES
 
 
@@ -29,25 +27,73 @@ class Bits:
         return f"{self.weight}-{self.embedding}-{self.activation}"
 
 
+FLOAT_BITS = 32
+FULL_BITS = Bits(FLOAT_BITS, FLOAT_BITS, FLOAT_BITS)
+ONE_BIT = Bits(1, 1, 1)
+
+
+class Quantizer(NamedTuple):
+    """The bits that a quantizer can have, and the places where a scheme may use it."""
+
+    bits: range
+    places: tuple[str, ...]
+
+    def fits(self, place: str, bits: int) -> bool:
+        """Whether it may be used at a place of `bits`; attention and FFN input may have fewer than `activation` has."""
+        fewer_will_do = place in (*UNSIGNED, "scores") and bits < FLOAT_BITS
+        return place in self.places and (bits in self.bits or (fewer_will_do and self.bits[0] < bits))
+
+
+# A place is a field of `Scheme`. Attention weights have two: `softmax`, and `scores` for Bi-Attention.
+WEIGHTS = ("weight", "embedding")
+UNSIGNED = ("ffn_input", "softmax")  # values from 0 up
+SIGNED = ("activation", *UNSIGNED)
+FLOAT, ONE, TWO, ANY = range(FLOAT_BITS, FLOAT_BITS + 1), range(1, 2), range(2, 3), range(1, 9)
+AT_LEAST_TWO = range(2, 9)  # levels up to ±(2^(bits-1) - 1), which is 0 for one bit
+QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
+    {
+        "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
+        "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
+        "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
+        "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
+        "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
+        "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
+        "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
+        "affine": Quantizer(ANY, ("embedding", *SIGNED)),
+        "group_affine": Quantizer(ANY, ("weight",)),
+        "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
+        "lsq_unsigned": Quantizer(ANY, UNSIGNED),
+        "asym": Quantizer(ONE, ("softmax",)),
+        "mean": Quantizer(ONE, ("softmax",)),
+        "quantile": Quantizer(ONE, ("softmax",)),
+    }
+)
+STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
+PARTS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
+    {name: name for name in ("weight", "embedding", "activation")}
+    | dict.fromkeys(("ffn_input", "attention"), "activation")
+)
+VALUES: Mapping[str, tuple[str | bool, ...]] = MappingProxyType(  # the fields that take one of several other values
+    {"normalizer": ("softmax", "none"), "ffn_activation": ("gelu", "relu", "linear"), "gain": ("none", "layer", "row")}
+    | dict.fromkeys(("split", "score_thresholds", "scaled_context"), (False, True))
+)
+SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})
+
+
 @dataclass(frozen=True)
 class Stage:
-    """One training run of a schedule: which loss terms, at which share of the recipe's learning rate."""
+    """One training run of a schedule: the weights of its loss terms, and its share of the recipe's learning rate."""
 
     name: str
-    terms: Mapping[str, float]
+    terms: dict[str, float]
     learning_rate_factor: float = 1.0
-    half_width_ternary: bool = False  # BinaryBERT's first student; the later stages train its split
+    half_width_ternary: bool = False  # BinaryBERT's first student; later stages train the student split from it
 
 
-STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 looks at each
 LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
 VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
-DMD = (
-    Stage(
-        "dmd",
-        {"dmd_query": 1.0, "dmd_key": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "prediction": 1.0},
-    ),
-)
+DMD_TERMS = ("dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction")
+DMD = (Stage("dmd", dict.fromkeys(DMD_TERMS, 1.0)),)
 TERNARY = (Stage("ternary", {"attention": 1.0, "hidden": 1.0, "prediction": 1.0}),)
 TWO_STAGES_TWICE = (
     Stage("ternary-layers", {"attention": 1.0, "hidden": 1.0}, 2.5, half_width_ternary=True),
@@ -59,65 +105,30 @@ TWO_STAGES_TWICE = (
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a BERT is quantized and trained.
-
-    Attributes:
-        weight: quantizer of every linear weight in the encoder and the pooler.
-        embedding: quantizer of the word embedding, one scale per token.
-        activation: quantizer of the input of every linear layer and of queries, keys and values.
-        ffn_input: quantizer in front of the second FFN layer, where it differs from `activation`.
-        normalizer: what turns attention scores into attention weights: `softmax`, or `none` (Bi-Attention).
-        attention: quantizer of the attention weights.
-        quantile: the share of zero attention weights that `attention="quantile"` asks for.
-        ffn_activation: `gelu`, or what the checkpoint has in its place; `relu`, whatever the checkpoint has.
-        split: every quantized weight is the sum of two binary ones (BinaryBERT).
-        thresholds: where the sign has a learned threshold per channel in front of it, of `packed.schema.SITES`.
-        score_thresholds: whether Bi-Attention has a learned threshold per head.
-        gain: a learned factor of the scale of every weight: `none`, one per `layer`, or one per output `row`.
-        scaled_context: whether the gradient window of the context's sign grows with the root of the attended keys.
-        kept: which of `STRUCTURES` stay in full precision, to see what binarizing them costs.
-        schedule: the training runs, in order; at least one.
-    """
+    """How a BERT is quantized and trained; fields that contradict each other raise `SchemeError`."""
 
     name: str
     bits: Bits
-    weight: str = "none"
-    embedding: str = "none"
-    activation: str = "none"
-    ffn_input: str = ""
-    normalizer: str = "softmax"
-    attention: str = "none"
-    quantile: float | None = None
-    ffn_activation: str = "gelu"
-    split: bool = False
-    thresholds: tuple[str, ...] = ()
-    score_thresholds: bool = False
-    gain: str = "none"
-    scaled_context: bool = False
-    kept: tuple[str, ...] = ()
-    schedule: tuple[Stage, ...] = LABELS_ONLY
+    weight: str = "none"  # quantizer of every linear weight in the encoder and the pooler
+    embedding: str = "none"  # quantizer of the word embedding, with one scale per token
+    activation: str = "none"  # quantizer of the input of every linear layer and of queries, keys and values
+    ffn_input: str = ""  # quantizer of the input of the second FFN layer, if it differs from `activation`
+    normalizer: str = "softmax"  # turns attention scores into attention weights; `none` is Bi-Attention
+    attention: str = "none"  # quantizer of the attention weights
+    quantile: float | None = None  # the share of attention weights that `attention="quantile"` sets to zero
+    ffn_activation: str = "gelu"  # `gelu` is the checkpoint's own activation; `relu` and `linear` replace it
+    split: bool = False  # every quantized weight is the sum of two binary ones (BinaryBERT)
+    thresholds: tuple[str, ...] = ()  # sites with a learned threshold per channel in front of the sign
+    score_thresholds: bool = False  # Bi-Attention has a learned threshold per head
+    gain: str = "none"  # a learned factor of the scale of a weight, one per `layer` or one per output `row`
+    scaled_context: bool = False  # the gradient window of the context's sign grows with √(attended keys)
+    kept: tuple[str, ...] = ()  # structures in full precision, to measure the cost of binarizing them
+    schedule: tuple[Stage, ...] = LABELS_ONLY  # the training runs, in order
 
     def __post_init__(self) -> None:
-        self._check_kept()
-        for site in self.thresholds:
-            if site not in SITES:
-                raise SchemeError(
-                    f"scheme {self.name!r}: no threshold can stand at {site!r}; {did_you_mean(site, SITES)}"
-                )
-        check(self)
-
-    def _check_kept(self) -> None:
-        for structure in self.kept:
-            if structure not in STRUCTURES:
-                raise SchemeError(
-                    f"scheme {self.name!r}: there is no structure {structure!r} to keep; "
-                    f"{did_you_mean(structure, STRUCTURES)}"
-                )
-        if self.kept and self.split:
-            raise SchemeError(
-                f"scheme {self.name!r}: a split student has half of the teacher's width, so it cannot keep "
-                f"{self.kept[0]!r} as it is; keep it in a scheme without split weights"
-            )
+        for rule in (_wrong_values, _wrong_quantizers, _contradictions, _wrong_schedule):
+            for problem in rule(self):
+                raise SchemeError(f"scheme {self.name!r}: {problem}")
 
     @property
     def is_quantized(self) -> bool:
@@ -131,143 +142,165 @@ class Scheme:
 
     @property
     def ffn_quantizer(self) -> str:
-        """The quantizer in front of the second FFN layer; a sign takes the GELU before it into its gradient."""
+        """The quantizer of the second FFN layer's input; a sign includes the GELU before it in its gradient."""
         name = self.ffn_input or self.activation
         return "gelu_sign" if name == "sign" and self.ffn_activation == "gelu" else name
 
     def part(self, structure: str) -> "Scheme":
-        """What one of `STRUCTURES` is quantized by: this scheme, or `full_precision` if it is kept."""
+        """The scheme of one of `STRUCTURES`: this one, or `full_precision` if the structure is kept."""
         return SCHEMES["full_precision"] if structure in self.kept else self
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for config.json."""
-        return asdict(replace(self, schedule=tuple(_with_plain_terms(stage) for stage in self.schedule)))
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Scheme":
-        """The inverse of `to_dict`; unknown keys are refused."""
-        known = {field.name for field in fields(cls)}
+        """The inverse of `to_dict`; unknown keys raise."""
+        known = sorted(field.name for field in fields(cls))
         for key in values:
             if key not in known:
-                raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, sorted(known))}")
-        plain = dict(values)
-        plain["bits"] = Bits(**plain["bits"])
-        plain |= {name: tuple(plain.get(name, ())) for name in CHOICES}
+                raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, known)}")
+        plain = {**values, "bits": Bits(**values["bits"])}
+        plain |= {name: tuple(plain.get(name, ())) for name in SUBSETS}
         plain["schedule"] = tuple(Stage(**stage) for stage in plain.get("schedule", ()))
         return cls(**plain)
 
 
-def _with_plain_terms(stage: Stage) -> Stage:
-    return replace(stage, terms=dict(stage.terms))
+def _wrong_values(scheme: Scheme) -> Iterator[str]:
+    for field, allowed in VALUES.items():
+        if (value := getattr(scheme, field)) not in allowed:
+            yield f"{field} is {value!r}, must be one of {', '.join(map(str, allowed)).lower()}"
+    for field, names in SUBSETS.items():
+        for name in getattr(scheme, field):
+            if name not in names:
+                yield f"{field} cannot include {name!r}; {did_you_mean(name, names)}"
 
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})  # some of many
-FULL_BITS = Bits(32, 32, 32)
-ONE_BIT = Bits(1, 1, 1)
+def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
+    attention = {"softmax": "softmax", "none": "scores"}[scheme.normalizer]
+    for field, part in PARTS.items():
+        place, bits = attention if field == "attention" else field, getattr(scheme.bits, part)
+        name = getattr(scheme, field) or (scheme.activation if field == "ffn_input" else "")
+        if name in QUANTIZERS and QUANTIZERS[name].fits(place, bits):
+            continue
+        has = f" (bits: {', '.join(map(str, QUANTIZERS[name].bits))})" if name in QUANTIZERS else ""
+        names = [other for other, quantizer in QUANTIZERS.items() if quantizer.fits(place, bits)]
+        yield (
+            f"{field} is {name!r}{has}, must be one of {', '.join(names) or 'nothing'}: "
+            f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
+        )
 
 
-def _fully_binarized(name: str, *, schedule: tuple[Stage, ...], **attention: Any) -> Scheme:
+def _contradictions(s: Scheme) -> Iterator[str]:
+    if s.weight == "none" and s.activation != "none":
+        yield f"activation is {s.activation!r}, must be none: a layer with weight='none' does not quantize"
+    if (s.attention == "quantile") != (s.quantile is not None):
+        yield f"attention is {s.attention!r} and quantile is {s.quantile}; a quantile needs attention='quantile'"
+    if s.quantile is not None and not 0.0 < s.quantile < 1.0:
+        yield f"quantile is {s.quantile}, must lie between 0 and 1"
+    if (s.score_thresholds or s.scaled_context) and s.normalizer != "none":
+        yield f"score_thresholds and scaled_context need normalizer='none' (Bi-Attention), it is {s.normalizer!r}"
+    if s.gain != "none" and s.weight in ("none", "group_affine"):
+        yield f"gain is {s.gain!r}, but weight={s.weight!r} has no scale to multiply"
+    if s.split and (s.gain != "none" or s.kept):
+        yield "a split student has half the teacher's width and two scales per weight: remove gain and kept, or split"
+    ffn = s.ffn_input or s.activation
+    if ffn == "bool" and s.ffn_activation != "linear":
+        yield (
+            f"ffn_input is 'bool' after ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 "
+            "has the bit 1; use ffn_activation='linear'"
+        )
+    if ffn == "sign" and s.ffn_activation == "relu" and "ffn_hidden" not in s.thresholds:
+        yield "a sign after ffn_activation='relu' is always +1; use 'gelu', 'linear' or a threshold at 'ffn_hidden'"
+
+
+def _wrong_schedule(s: Scheme) -> Iterator[str]:
+    half, stages = [stage.half_width_ternary for stage in s.schedule], ", ".join(stage.name for stage in s.schedule)
+    if not half:
+        yield "schedule is empty, must have at least one stage"
+    if half != sorted(half, reverse=True):
+        yield f"schedule is {stages}; half-width stages must come first"
+    if s.split and set(half) != {True, False}:
+        yield f"split is true, but the schedule ({stages}) has no half-width student to split; use 'binarybert_1-1-1'"
+    is_first_student = s.weight == s.embedding == "twn"  # of a split scheme, whose schedule it shares
+    if True in half and not s.split and not is_first_student:
+        yield f"split is false, but the schedule ({stages}) trains a half-width student to split; use another row"
+
+
+def _one_bit(name: str, schedule: tuple[Stage, ...], **changes: Any) -> Scheme:
     """The paper's Section 2: bi-linear layers and signs everywhere; rows differ in attention and losses."""
-    return Scheme(name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **attention)
+    return Scheme(name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **changes)
+
+
+def _rival(name: str, bits: Bits, weight: str, activation: str, **changes: Any) -> Scheme:
+    """Weights and word embedding with one quantizer; activations and attention weights with another."""
+    values = {"weight": weight, "embedding": weight, "activation": activation, "attention": activation}
+    return Scheme(name, bits, **{**values, **changes})
 
 
 def _ternarybert(activation_bits: int, activation: str) -> Scheme:
     bits = Bits(2, 2, activation_bits)
-    return Scheme(
-        f"ternarybert_{bits}",
-        bits,
-        weight="twn",
-        embedding="twn",
-        activation=activation,
-        attention=activation,
-        schedule=TERNARY,
-    )
+    return _rival(f"ternarybert_{bits}", bits, "twn", activation, schedule=TERNARY)
 
 
 def _binarybert(name: str, activation_bits: int, activation: str, **changes: Any) -> Scheme:
-    scheme = Scheme(
-        name,
-        Bits(1, 1, activation_bits),
-        weight="bwn",
-        embedding="bwn",
-        activation=activation,
-        attention=activation,
-        split=True,
-        schedule=TWO_STAGES_TWICE,
-    )
-    return replace(scheme, **changes)
+    bits = Bits(1, 1, activation_bits)
+    return _rival(name, bits, "bwn", activation, split=True, schedule=TWO_STAGES_TWICE, **changes)
 
 
+_BI_ATTENTION = {"normalizer": "none", "attention": "bool"}
+_LSQ = {"attention": "lsq_unsigned", "ffn_input": "lsq_unsigned", "ffn_activation": "relu"}
 _ROWS = (
     Scheme("full_precision", FULL_BITS),
-    # Table 1 and Section 2 to 3: the baseline, its two ablations, and BiBERT.
-    _fully_binarized("baseline", attention="sign", schedule=VANILLA),
-    _fully_binarized("baseline+bi_attention", normalizer="none", attention="bool", schedule=VANILLA),
-    _fully_binarized("baseline+dmd", attention="sign", schedule=DMD),
-    _fully_binarized("bibert", normalizer="none", attention="bool", schedule=DMD),
-    _fully_binarized(
+    # Table 1 and Sections 2 and 3: the baseline, its two ablations, and BiBERT.
+    _one_bit("baseline", VANILLA, attention="sign"),
+    _one_bit("baseline+bi_attention", VANILLA, **_BI_ATTENTION),
+    _one_bit("baseline+dmd", DMD, attention="sign"),
+    _one_bit("bibert", DMD, **_BI_ATTENTION),
+    _one_bit(
         "bibert_plus",
-        normalizer="none",
-        attention="bool",
+        DMD,
+        **_BI_ATTENTION,
         ffn_input="bool",
         ffn_activation="linear",
         thresholds=SITES,
         score_thresholds=True,
         gain="row",
         scaled_context=True,
-        schedule=DMD,
     ),
-    # Its assistant, which learns first and then teaches: ternary inputs of the linear layers, the rest alike.
-    Scheme(
+    # The assistant of `bibert_plus`, trained first to become its teacher: linear layers have ternary inputs.
+    _rival(
         "bibert_plus_1-1-2",
         Bits(1, 1, 2),
-        weight="sign",
-        embedding="sign",
-        activation="twn",
-        normalizer="none",
-        attention="bool",
+        "sign",
+        "twn",
+        **_BI_ATTENTION,
         score_thresholds=True,
         gain="row",
         schedule=DMD,
     ),
     # Appendix, "Solutions of Attention Weight".
-    _fully_binarized("baseline_asym", attention="asym", schedule=VANILLA),
-    _fully_binarized("baseline_mu", attention="mean", schedule=VANILLA),
-    _fully_binarized("baseline_50", attention="quantile", quantile=0.5, schedule=VANILLA),
+    _one_bit("baseline_asym", VANILLA, attention="asym"),
+    _one_bit("baseline_mu", VANILLA, attention="mean"),
+    _one_bit("baseline_50", VANILLA, attention="quantile", quantile=0.5),
     # Appendix, "Variants of Binarized Attention Mechanism"; the fourth variant is `bibert` under another name.
-    _fully_binarized("attention_sign", attention="sign", schedule=DMD),
-    _fully_binarized("attention_bool", attention="bool", schedule=DMD),
-    _fully_binarized("attention_sign_max_entropy", normalizer="none", attention="sign", schedule=DMD),
-    _fully_binarized("attention_bool_max_entropy", normalizer="none", attention="bool", schedule=DMD),
+    _one_bit("attention_sign", DMD, attention="sign"),
+    _one_bit("attention_bool", DMD, attention="bool"),
+    _one_bit("attention_sign_max_entropy", DMD, normalizer="none", attention="sign"),
+    _one_bit("attention_bool_max_entropy", DMD, **_BI_ATTENTION),
     # Table 2, the rivals.
-    Scheme("q_bert", Bits(2, 8, 8), weight="group_affine", embedding="affine", activation="affine", attention="affine"),
-    Scheme(
-        "q2bert",
-        Bits(2, 8, 8),
-        weight="symmetric",
-        embedding="symmetric",
-        activation="ema_symmetric",
-        attention="ema_symmetric",
-    ),
+    _rival("q_bert", Bits(2, 8, 8), "group_affine", "affine", embedding="affine"),
+    _rival("q2bert", Bits(2, 8, 8), "symmetric", "ema_symmetric"),
     _ternarybert(8, "symmetric"),
     _ternarybert(2, "twn"),
     _ternarybert(1, "bwn"),
-    _binarybert(
-        "binarybert_1-1-4",
-        4,
-        "lsq",
-        attention="lsq_unsigned",
-        ffn_input="lsq_unsigned",
-        ffn_activation="relu",
-    ),
+    _binarybert("binarybert_1-1-4", 4, "lsq", **_LSQ),
     _binarybert("binarybert_1-1-2", 2, "twn"),
     _binarybert("binarybert_1-1-1", 1, "bwn"),
     _binarybert("binarybert_50", 1, "bwn", attention="quantile", quantile=0.5),
 )
-
 SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _ROWS})
-QUANTILE_NAME = re.compile(r"baseline_quantile\((\d+(?:\.\d+)?)\)")
-VARIANT_NAME = re.compile(r"(?P<row>[^()]+)\((?P<changes>[^()=]+=[^()]*)\)")
 
 
 def baseline_quantile(percent: float) -> Scheme:
@@ -276,75 +309,56 @@ def baseline_quantile(percent: float) -> Scheme:
 
 
 def get_scheme(name: str) -> Scheme:
-    """The row called `name`; `baseline_quantile(p)` works for any percentage p.
+    """The row called `name`, or a variant of a row.
 
-    A row with some fields changed is written `bibert(gain=row,thresholds=context+value)` or `baseline(kept=mha)`; a
-    row whose schedule leaves a loss term out, `baseline(without=attention)`. The bits are those of the row: a quantizer
-    that has others is refused.
+    `baseline_quantile(p)` takes any percentage p. `bibert(gain=row,thresholds=context+value)` and `baseline(kept=mha)`
+    change fields of a row, except its bits; `baseline(without=attention)` removes a loss term from its schedule.
 
     Raises:
         SchemeError: there is no such row, field or value, or the values contradict each other; the message lists what
             is allowed.
     """
-    if match := QUANTILE_NAME.fullmatch(name):
+    if match := re.fullmatch(r"baseline_quantile\((\d+(?:\.\d+)?)\)", name):
         return baseline_quantile(float(match[1]))
-    if match := VARIANT_NAME.fullmatch(name):
-        return _variant(name, get_scheme(match["row"]), match["changes"])
+    if match := re.fullmatch(r"([^()]+)\(([^()=]+=[^()]*)\)", name):
+        return _variant(name, get_scheme(match[1]), match[2])
     if name not in SCHEMES:
         raise SchemeError(f"there is no scheme {name!r}; {did_you_mean(name, SCHEMES)} (bibert schemes lists them)")
     return SCHEMES[name]
 
 
 def _variant(name: str, row: Scheme, changes: str) -> Scheme:
-    """`row` under a new name, with the fields changed that are written as `key=value,key=value`."""
-    values: dict[str, Any] = {}
+    """`row` with the changes that its new name lists as `field=value,field=value`; `Scheme` checks the values."""
+    values: dict[str, Any] = {"name": name}
     for change in changes.split(","):
-        key, _, text = (part.strip() for part in change.partition("="))
-        if key == "without":
-            values["schedule"] = _without(name, values.get("schedule", row.schedule), _words(text))
+        field, _, text = (part.strip() for part in change.partition("="))
+        words = [word.strip() for word in text.split("+") if word.strip()]
+        if field == "without":
+            values["schedule"] = _without(name, values.get("schedule", row.schedule), words)
+        elif field in SUBSETS:
+            known = [word for word in SUBSETS[field] if word in words]
+            values[field] = (*known, *(word for word in words if word not in known))
+        elif field in VALUES or field in PARTS:
+            values[field] = {"true": True, "false": False}.get(text, text)
         else:
-            values[key] = _read(name, row, key, text)
-    return replace(row, **{**values, "name": name})
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split("+") if word.strip()]
-
-
-def _read(name: str, row: Scheme, key: str, text: str) -> Any:
-    """The value of a field as it is written in the name of a variant: a word, true or false, or names with a plus."""
-    kinds = {field.name: type(getattr(row, field.name)) for field in fields(row) if field.name != "name"}
-    if key in CHOICES:
-        order, words = CHOICES[key], dict.fromkeys(_words(text))
-        return tuple(sorted(words, key=lambda word: order.index(word) if word in order else len(order)))
-    if kinds.get(key) is bool:
-        if text not in ("true", "false"):
-            raise SchemeError(f"scheme {name!r}: {key} is {text!r}, must be true or false")
-        return text == "true"
-    if kinds.get(key) is not str:
-        known = ["without", *CHOICES, *(field for field, kind in kinds.items() if kind in (str, bool))]
-        raise SchemeError(f"scheme {name!r}: {key!r} is not a field to change; {did_you_mean(key, known)}")
-    return text
+            fields_to_change = ["without", *SUBSETS, *PARTS, *VALUES]
+            raise SchemeError(f"scheme {name!r}: cannot change {field!r}; {did_you_mean(field, fields_to_change)}")
+    return replace(row, **values)
 
 
 def _without(name: str, schedule: tuple[Stage, ...], terms: list[str]) -> tuple[Stage, ...]:
-    """A schedule that leaves some loss terms out."""
     known = list(dict.fromkeys(term for stage in schedule for term in stage.terms))
-    if not terms:
-        raise SchemeError(f"scheme {name!r}: says without what? {did_you_mean('', known)}")
-    for term in terms:
+    for term in terms or [""]:
         if term not in known:
             raise SchemeError(f"scheme {name!r}: no stage has the term {term!r}; {did_you_mean(term, known)}")
     left = [replace(stage, terms={k: v for k, v in stage.terms.items() if k not in terms}) for stage in schedule]
-    for stage in left:
-        if not stage.terms:
-            raise SchemeError(f"scheme {name!r}: nothing is left to learn from in the stage {stage.name!r}")
+    if empty := [stage.name for stage in left if not stage.terms]:
+        raise SchemeError(f"scheme {name!r}: the stage {empty[0]!r} has no term left; keep at least one")
     return tuple(left)
 
 
-def half_width_ternary(scheme: Scheme) -> Scheme:
-    """The ternary student that BinaryBERT trains first and then splits into `scheme`."""
-    if not scheme.split:
-        raise SchemeError(f"scheme {scheme.name!r} is not split, so it has no ternary first student")
-    bits = Bits(2, 2, scheme.bits.activation)
-    return replace(scheme, name=f"{scheme.name}/ternary", bits=bits, weight="twn", embedding="twn", split=False)
+def as_scheme(scheme: Any) -> Scheme:
+    """A scheme from its name, its plain values, or itself."""
+    if isinstance(scheme, Scheme):
+        return scheme
+    return Scheme.from_dict(scheme) if isinstance(scheme, Mapping) else get_scheme(scheme)

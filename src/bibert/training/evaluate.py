@@ -10,7 +10,7 @@ from bibert.data.encoding import Batch, Collator, batches_by_length, encode
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.data.metrics import score
 from bibert.errors import DataError
-from bibert.nn.loading import Classifier
+from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import evaluating
 
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]  # passes on so many batches and may show progress

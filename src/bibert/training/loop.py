@@ -27,7 +27,7 @@ from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, c
 from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
-from bibert.nn.loading import Classifier
+from bibert.nn.checkpoint import Classifier
 from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Precision, Recipe

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from bibert.errors import CheckpointError, one_line
-from bibert.nn.loading import without_notices
+from bibert.nn.checkpoint import without_notices
 
 TOKENS_PER_BATCH = 8192
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bibert.nn.folders import RUN_MODEL
+from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import Scheme
 from bibert.training.resume import digest, read_json
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bibert import machine
 from bibert.errors import BibertError, CheckpointError
 from bibert.files import fsync_folder
-from bibert.nn.folders import RUN_MODEL
+from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import Scheme
 from bibert.training.provenance import NOTES
 from bibert.training.recipe import with_defaults
@@ -39,7 +39,7 @@ from bibert.training.resume import (
 if TYPE_CHECKING:
     from torch import nn
 
-    from bibert.nn.loading import Classifier
+    from bibert.nn.checkpoint import Classifier
 
 LOG = "log.jsonl"
 PROBE = "probe.jsonl"

@@ -17,11 +17,10 @@ from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import Objective, check_weights, match_layers
 from bibert.errors import CheckpointError, RecipeError
-from bibert.nn.binarization import calibrate, first_student, split_student
-from bibert.nn.config import as_scheme
-from bibert.nn.loading import Classifier, label_names_of, load_classifier, model_folder
+from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
-from bibert.nn.schemes import Scheme, Stage
+from bibert.nn.schemes import Scheme, Stage, as_scheme
+from bibert.nn.students import calibrate, first_student, split_student
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of

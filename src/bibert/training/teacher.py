@@ -9,7 +9,7 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
-from bibert.nn.loading import load_classifier, model_folder
+from bibert.nn.checkpoint import load_classifier, model_folder
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of

@@ -111,7 +111,7 @@ def test_one_head_of_a_run(bibert, new_run, capsys):
 
 
 def test_a_student_that_becomes_its_teacher_moves_towards_it(bibert, student, tmp_path, capsys):
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     for step, size in (("checkpoint-10", 0.05), ("checkpoint-20", 0.0)):
         model = load_classifier(student)

@@ -50,8 +50,8 @@ def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bib
     import json
     import shutil
 
-    from bibert.nn.binarization import binarize
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.nn.students import binarize
 
     run, page = tmp_path / "run", tmp_path / "report.html"
     classifier = load_classifier(student)

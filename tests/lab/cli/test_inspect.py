@@ -12,7 +12,8 @@ from bibert.lab.architecture import ARCHITECTURES, read_architecture
 from bibert.lab.cli import inspect as command
 from bibert.lab.cost import flops
 from bibert.lab.parts import summarize
-from bibert.nn.schemes import SCHEMES, get_scheme, half_width_ternary
+from bibert.nn.schemes import SCHEMES, get_scheme
+from bibert.nn.students import half_width_ternary
 from bibert.packed.file import load
 from bibert.packed.header import Description
 
@@ -135,7 +136,7 @@ def test_a_half_width_student_says_why_it_cannot_be_packed(scheme, student, tmp_
 def test_the_folder_and_pack_say_the_same(name, student, tmp_path, shown):
     from bibert.errors import SchemeError
     from bibert.export import config_of
-    from bibert.nn.config import BiBertConfig
+    from bibert.nn.layers import BiBertConfig
 
     folder = changed(student, tmp_path / "other", scheme=name)
     values, config = shown(folder), BiBertConfig.from_pretrained(folder)

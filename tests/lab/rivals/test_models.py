@@ -53,7 +53,7 @@ def test_a_shape_that_no_rival_can_have_is_refused_with_the_two_numbers(tiny):
 def test_a_trained_bert_computes_what_our_own_network_does(save_untrained, tmp_path):
     import torch
 
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     folder = save_untrained(tmp_path / "model", ["a fine film", "a bad film"], hidden_act="relu", layer_norm_eps=1e-6)
     ours, theirs = load_classifier(folder).model.eval(), trained_bert(folder)

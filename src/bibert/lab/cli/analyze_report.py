@@ -96,7 +96,7 @@ def _inside(model: Path, texts: "list[Row]", tokens: int) -> "Findings":
 def _logits(model: Path, rows: "Split", tokens: int) -> "NDArray[np.float32]":
     if model.is_dir():
         require_extra("train", "scoring a model folder")
-        from bibert.nn.loading import load_classifier
+        from bibert.nn.checkpoint import load_classifier
         from bibert.training.evaluate import predict_logits
 
         return predict_logits(load_classifier(model), rows, tokens)

@@ -15,7 +15,7 @@ from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
 from bibert.lab.architecture import count_parameters, read_architecture, read_json
 from bibert.lab.cost import TOKENS, size
-from bibert.nn.folders import CONFIG_NAME, network_folder
+from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
 

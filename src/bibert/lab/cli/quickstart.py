@@ -11,7 +11,7 @@ from bibert.cli.console import print_json, print_table, say, tracked
 from bibert.cli.options import Json
 from bibert.errors import require_extra
 from bibert.lab.cli.bench import bench_table, warn_if_busy
-from bibert.nn.folders import RUN_MODEL
+from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 from bibert.training.recipe import SEEDS
 

@@ -100,7 +100,7 @@ def trained_bert(folder: Path) -> Any:
     """
     from transformers import BertConfig, BertForSequenceClassification
 
-    from bibert.nn.loading import load_classifier
+    from bibert.nn.checkpoint import load_classifier
 
     ours = load_classifier(folder).model
     if ours.config.quantization.is_quantized:

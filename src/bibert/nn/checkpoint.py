@@ -1,6 +1,6 @@
-"""Reading a BERT classifier and its tokenizer from a folder or the Hub, with every check a user may trip over.
+"""Load a BERT classifier and its tokenizer from a folder or the Hub, and check both; `save_pretrained` saves them.
 
-Saving is `save_pretrained`, as everywhere. Weights come from safetensors only: a pickle is refused.
+Weights are read from safetensors only; pickles raise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
 
 from bibert.errors import CheckpointError, NumericError, one_line
-from bibert.nn.config import BiBertConfig
-from bibert.nn.folders import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
+from bibert.nn import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
+from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-NO_TOKENIZER = "no tokenizer can be read; copy tokenizer.json (or vocab.txt) beside config.json"
-NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # what a bare encoder may lack
+NO_TOKENIZER = "the tokenizer cannot be read; copy tokenizer.json (or vocab.txt) next to config.json"
+NEW_IN_A_CLASSIFIER = ("classifier.", "bert.pooler.")  # tensors that a bare encoder may lack
 
 
 @dataclass(frozen=True)
@@ -48,46 +48,40 @@ def load_classifier(
         overrides: values of the configuration to change, such as dropout rates.
 
     Raises:
-        CheckpointError: the folder is missing or torn, is not a BERT, or does not fit its tokenizer.
+        CheckpointError: the folder is missing or damaged, is not a BERT, or does not fit its tokenizer.
         NumericError: a weight is not finite.
     """
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
     model = _weights(place, config, label_names is not None)
-    tokenizer = _tokenizer(place)
-    _check_vocabulary(place, tokenizer, config.vocab_size)
-    return Classifier(model, tokenizer)
+    return Classifier(model, _tokenizer(place, config.vocab_size))
 
 
 def model_folder(checkpoint: str | Path) -> str | Path:
-    """Where the model itself is: in the folder that is named, in the run folder's `model/`, or on the Hub.
+    """The folder of the model: the given one or the run folder's `model/`; or the given name, if it is on the Hub.
 
     Raises:
-        CheckpointError: it is a file, a folder without a model, or a path that leads nowhere.
+        CheckpointError: it is a file, a folder without a model, or a path that does not exist.
     """
-    path = Path(checkpoint)
+    path, name = Path(checkpoint), str(checkpoint)
     if path.is_file():
         raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
     if not path.exists():
-        _refuse_what_is_no_hub_name(path, str(checkpoint))
+        # Reject a mistyped path before querying the Hub.
+        is_path = path.is_absolute() or name.startswith((".", "~")) or Path(path.parts[0]).is_dir()
+        if "/" in name and (is_path or name.count("/") != 1):
+            raise CheckpointError(f"{checkpoint}: there is no such folder; check the path")
         return checkpoint
     if place := network_folder(path):
         return place
-    inside = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
-    remedy = f"give one of the runs in it: {', '.join(inside)}" if inside else "give the folder of a BERT checkpoint"
+    runs = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
+    remedy = f"give one of the runs in it: {', '.join(runs)}" if runs else "give the folder of a BERT checkpoint"
     raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; {remedy}")
-
-
-def _refuse_what_is_no_hub_name(path: Path, name: str) -> None:
-    """A path with a slip in it is told at once, not after the Hub was asked for it."""
-    is_path = path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or Path(path.parts[0]).is_dir()
-    if is_path and name.count("/"):
-        raise CheckpointError(f"{name}: there is no such folder; check the path")
 
 
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """Keep transformers quiet inside the block, where the caller checks itself what it would warn of."""
+    """Silence transformers inside the block, if the caller checks what it would warn about."""
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
@@ -100,7 +94,10 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
     try:
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
-        raise CheckpointError(f"{checkpoint}: {_reason(checkpoint)} ({one_line(error)})") from error
+        in_a_folder = "config.json cannot be read; give the folder of a BERT checkpoint"
+        on_the_hub = "there is no such folder, and the Hub has no such name or cannot be reached"
+        reason = in_a_folder if Path(checkpoint).is_dir() else on_the_hub
+        raise CheckpointError(f"{checkpoint}: {reason} ({one_line(error)})") from error
     if found.model_type not in MODEL_TYPES:
         raise CheckpointError(
             f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
@@ -109,12 +106,15 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
     values = found.to_dict() | dict(overrides)
     values.pop("model_type")
     if label_names is not None:
-        values |= _labels(label_names)
+        names = list(label_names) or ["score"]
+        values["id2label"] = dict(enumerate(names))
+        values["label2id"] = {name: index for index, name in enumerate(names)}
+        values["problem_type"] = "single_label_classification" if label_names else "regression"
     return BiBertConfig(**values)
 
 
 def label_names_of(checkpoint: str | Path) -> tuple[str, ...]:
-    """The labels that the configuration of a checkpoint has, without reading its weights; empty for regression."""
+    """The labels in the configuration of a checkpoint, without reading its weights; empty for regression."""
     return _label_names(_config(model_folder(checkpoint), None, {}))
 
 
@@ -122,36 +122,39 @@ def _label_names(config: BiBertConfig) -> tuple[str, ...]:
     return () if config.num_labels == 1 else tuple(config.id2label[i] for i in range(config.num_labels))
 
 
-def _labels(label_names: Sequence[str]) -> dict[str, Any]:
-    names = list(label_names) or ["score"]
-    return {
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: index for index, name in enumerate(names)},
-        "problem_type": "single_label_classification" if label_names else "regression",
-    }
-
-
 def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> BiBertForSequenceClassification:
-    _refuse_pickle(checkpoint)
+    _refuse_pickle(Path(checkpoint))
     try:
-        with without_notices():  # the missing classifier is expected and checked below
+        with without_notices():  # a missing classifier is expected and checked below
             model, info = BiBertForSequenceClassification.from_pretrained(
                 checkpoint,
                 config=config,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # checked below, where both shapes can be told
+                ignore_mismatched_sizes=True,  # checked below, with both shapes in the message
                 use_safetensors=True,
             )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
-            f"{checkpoint}: the weights cannot be read ({one_line(error)}); fetch the checkpoint again"
+            f"{checkpoint}: the weights cannot be read ({one_line(error)}); download the checkpoint again"
         ) from error
-    _check_whole(checkpoint, info, new_head)
-    _check_finite(checkpoint, model)
+    _check_complete(checkpoint, info, new_head)
+    for name, value in model.state_dict().items():
+        if not value.isfinite().all():
+            raise NumericError(f"{checkpoint}: {name!r} contains NaN or infinity; its training has diverged")
     return model  # type: ignore[no-any-return]
 
 
-def _check_whole(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:
+def _refuse_pickle(folder: Path) -> None:
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
+    raise CheckpointError(
+        f"{folder}: needs model.safetensors, found {found}; convert it with model.save_pretrained(folder)"
+    )
+
+
+def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:
     allowed = NEW_IN_A_CLASSIFIER if new_head else ()
     missing = sorted(repr(name) for name in info["missing_keys"] if not name.startswith(allowed))
     resized = sorted(
@@ -162,43 +165,23 @@ def _check_whole(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool
     if missing or resized:
         raise CheckpointError(
             f"{checkpoint}: {len(missing)} tensors are missing and {len(resized)} have another shape, "
-            f"the first is {(missing + resized)[0]}; the checkpoint is not a whole BERT classifier"
+            f"the first is {(missing + resized)[0]}; the checkpoint is not a complete BERT classifier"
         )
 
 
-def _check_finite(checkpoint: str | Path, model: BiBertForSequenceClassification) -> None:
-    for name, value in model.state_dict().items():
-        if not value.isfinite().all():
-            raise NumericError(f"{checkpoint}: {name!r} holds NaN or infinity; its training has diverged")
-
-
-def _refuse_pickle(checkpoint: str | Path) -> None:
-    folder = Path(checkpoint)
-    if not folder.is_dir() or any(folder.glob("*.safetensors")):
-        return
-    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-    found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
-    raise CheckpointError(
-        f"{folder}: needs model.safetensors, found {found}; convert it with model.save_pretrained(folder)"
-    )
-
-
-def _tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
+def _tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase:
+    """The tokenizer, which must be fast, able to pad, and fit a word embedding of `rows`."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
     if not tokenizer.is_fast:
         raise CheckpointError(
-            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__}, which has no tokenizer.json for a packed "
-            "file to take along; choose a checkpoint with a fast tokenizer"
+            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json, which packed files "
+            "need; choose a checkpoint with a fast tokenizer"
         )
-    return tokenizer
-
-
-def _check_vocabulary(checkpoint: str | Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     vocabulary: dict[str, int] = tokenizer.get_vocab()
-    if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # what the library makes up where no file is
+    if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # the library's default if there is no file
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER}")
     ids = max(vocabulary.values()) + 1
     if ids > rows:
@@ -208,9 +191,4 @@ def _check_vocabulary(checkpoint: str | Path, tokenizer: PreTrainedTokenizerBase
         )
     if tokenizer.pad_token_id is None:
         raise CheckpointError(f"{checkpoint}: the tokenizer has no padding token; use the tokenizer of a BERT")
-
-
-def _reason(checkpoint: str | Path) -> str:
-    if Path(checkpoint).is_dir():
-        return "the folder has no readable config.json; give the folder of a BERT checkpoint"
-    return "there is no such folder, and no such name on the Hub can be reached"
+    return tokenizer

@@ -1,8 +1,10 @@
-"""Direction-Matching Distillation (the paper's Section 3.3.2): compare directions, not sizes.
+"""The terms of a distillation loss, each between one tensor of the student and the teacher's.
 
-P_Q = QQᵀ / ‖QQᵀ‖ and so on are similarity matrices of the tokens of one text. A term is ‖P - P_T‖, which equals
-√(2 - 2·cos) of the two matrices: it depends on their direction alone. The terms that compare values are in
-`vanilla`; weights, layers and sums are in `objective`.
+The usual terms (the paper's Section 2.2) compare values: mean squared errors of features, soft cross-entropy of
+logits. Direction-Matching Distillation (Section 3.3.2) compares directions: P_Q = QQᵀ / ‖QQᵀ‖ is the similarity matrix
+of the tokens of one text, and a term ‖P - P_T‖ equals √(2 - 2·cos) of the two matrices. Means are taken over the real
+tokens of a text first, then over the batch. So a loss does not depend on padding, and the mean over the processes of a
+distributed run is the loss of the whole batch. Layers, weights and sums are in `objective`.
 """
 
 from typing import Any, Literal
@@ -10,9 +12,30 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 NormScope = Literal["sample", "batch"]
 TINY = 1e-12  # keeps the direction of an all-zero tensor finite
+
+
+def token_mse(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
+    """MSE of hidden states or MHA outputs; (B, T, C) each, `mask` (B, T)."""
+    squares = (student - teacher).pow(2).mean(dim=-1) * mask
+    return (squares.sum(dim=-1) / mask.sum(dim=-1).clamp_min(1)).mean()
+
+
+def score_mse(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
+    """MSE of attention scores over pairs of real tokens; (B, H, T, T) each, `mask` (B, T)."""
+    pairs = mask[:, :, None] * mask[:, None, :]
+    squares = (student - teacher).pow(2).mean(dim=1) * pairs
+    return (squares.sum(dim=(-1, -2)) / pairs.sum(dim=(-1, -2)).clamp_min(1)).mean()
+
+
+def prediction_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Soft cross-entropy of the logits (B, labels); MSE for one output, whose soft cross-entropy is always 0."""
+    if student.shape[-1] == 1:
+        return F.mse_loss(student, teacher)
+    return F.cross_entropy(student, teacher.softmax(dim=-1))
 
 
 class _Similarity(torch.autograd.Function):
@@ -25,7 +48,7 @@ class _Similarity(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
-        return (gradient + gradient.transpose(-1, -2)) @ x  # one product where autograd would take two
+        return (gradient + gradient.transpose(-1, -2)) @ x  # autograd would compute two products
 
 
 class _DirectionDistance(torch.autograd.Function):
@@ -48,7 +71,7 @@ class _DirectionDistance(torch.autograd.Function):
 
 
 def size(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The Euclidean norm over some dimensions, which stay as 1."""
+    """The Euclidean norm over some dimensions, which are kept with size 1."""
     return (x * x).sum(dim=dims, keepdim=True).sqrt()
 
 
@@ -58,14 +81,10 @@ def similarity(x: Tensor) -> Tensor:
 
 
 def direction_distance(student: Tensor, teacher: Tensor, kept: int, scope: NormScope) -> Tensor:
-    """‖S/‖S‖ - T/‖T‖‖, a number from 0 to 2; the mean over the first `kept` dimensions.
+    """The mean of ‖S/‖S‖ - T/‖T‖‖, a number from 0 to 2; the teacher has no gradient and padding is 0 in both.
 
-    Args:
-        student: any tensor with the batch first; padding is already 0.
-        teacher: the same shape; it takes no gradient.
-        kept: how many leading dimensions have a norm of their own: 2 for (sample, head), 1 for sample.
-        scope: "sample" is the paper's reading, a norm per matrix; "batch" is the released code's, one norm over
-            the whole tensor, by which long texts and large heads weigh more.
+    Scope "sample", the paper's reading, takes a norm per index of the first `kept` dimensions: 2 for (sample, head), 1
+    for sample. "batch", the released code's, takes one norm over the whole tensor: long texts and large heads dominate.
     """
     dims = tuple(range(kept if scope == "sample" else 0, student.dim()))
     return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-untyped-call, no-any-return]

@@ -1,0 +1,171 @@
+"""Students: a copy of a full-precision BERT under a scheme, with the same latent weights.
+
+Split schemes (BinaryBERT) cut the teacher to half its width, train it with ternary weights and split each of them into
+two binary ones. Splitting is exact: BWN(a) + BWN(b) = TWN(w) and a + b = w. BinaryBERT takes its half-width model from
+DynaBERT, which ranks heads and neurons by importance; here importance is the size of their output weights.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from bibert.errors import SchemeError
+from bibert.nn.layers import BiBertConfig, QuantEmbedding, QuantLinear
+from bibert.nn.model import BertLayer, BiBertForSequenceClassification, evaluating
+from bibert.nn.quantizers import Calibrated, Scope, twn
+from bibert.nn.schemes import Bits, Scheme, as_scheme
+
+
+def binarize(teacher: BiBertForSequenceClassification, scheme: Scheme | str) -> BiBertForSequenceClassification:
+    """A student under `scheme`, a row of `SCHEMES` by name or a value, with the weights of a full-precision teacher."""
+    row = as_scheme(scheme)
+    student = first_student(teacher, row)
+    return split_student(student, row) if row.split else student
+
+
+def first_student(teacher: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:
+    """The student of the first stage of the scheme's schedule."""
+    if not scheme.split:
+        return with_scheme(teacher, scheme)
+    return with_scheme(half_width(teacher), half_width_ternary(scheme))
+
+
+def half_width_ternary(scheme: Scheme) -> Scheme:
+    """The scheme of the ternary student that BinaryBERT trains first and then splits into `scheme`."""
+    if not scheme.split:
+        raise SchemeError(f"scheme {scheme.name!r} is not split, so it has no ternary first student")
+    bits = Bits(2, 2, scheme.bits.activation)
+    return replace(scheme, name=f"{scheme.name}/ternary", bits=bits, weight="twn", embedding="twn", split=False)
+
+
+def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:
+    """A copy of `model` under another scheme, parameter by parameter."""
+    if model.config.quantization.split != scheme.split:
+        raise SchemeError(
+            f"a model of scheme {model.config.quantization.name!r} cannot become {scheme.name!r}: "
+            "only one of the two has split weights; start from the full-precision teacher"
+        )
+    student = _untrained(model, scheme=scheme.to_dict())
+    missing, unexpected = student.load_state_dict(model.state_dict(), strict=False)
+    own = (".step", ".range", ".threshold", ".gain")  # a scheme may have its own
+    if lost := [name for name in (*missing, *unexpected) if not name.endswith(own)]:
+        raise SchemeError(f"scheme {scheme.name!r}: parameters {lost[:3]} do not carry over")
+    return student
+
+
+def _untrained(model: BiBertForSequenceClassification, **changes: Any) -> BiBertForSequenceClassification:
+    values = model.config.to_dict() | changes
+    values.pop("model_type")
+    return BiBertForSequenceClassification(BiBertConfig(**values))
+
+
+def calibrate(
+    model: BiBertForSequenceClassification, batch: dict[str, Tensor], source: BiBertForSequenceClassification
+) -> None:
+    """Initialise learned steps and moving ranges from one batch, if the scheme has any.
+
+    `source` is the model that `model` was made from. If it quantizes activations in the same way, its steps and ranges
+    were copied and are kept.
+    """
+    sites = [module for module in model.modules() if isinstance(module, Calibrated)]
+    if not sites or _same_activations(source.config.quantization, model.config.quantization):
+        return
+    for site in sites:
+        site.calibrating = True
+    try:
+        with evaluating(model):
+            model(**{name: value for name, value in batch.items() if name != "labels"})
+    finally:
+        for site in sites:
+            site.calibrating = False
+
+
+def _same_activations(one: Scheme, other: Scheme) -> bool:
+    names = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept")
+    same = all(getattr(one, name) == getattr(other, name) for name in names)
+    return same and one.bits.activation == other.bits.activation
+
+
+@torch.no_grad()
+def split_student(ternary: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:
+    """BinaryBERT's second student: two binary weights for each ternary one, with the same sum."""
+    split = _untrained(ternary, scheme=scheme.to_dict())
+    split.load_state_dict(ternary.state_dict(), strict=False)
+    for module in split.modules():
+        if isinstance(module, QuantLinear | QuantEmbedding) and module.twin_weight is not None:
+            dims = (-2, -1) if isinstance(module, QuantLinear) else (-1,)
+            first, second = split_ternary(module.weight, dims)
+            module.weight.copy_(first)
+            module.twin_weight.copy_(second)
+    return split
+
+
+def split_ternary(weight: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Two latent weights with the sum `weight`, whose binarized sum is the ternary `weight`; `dims` share one scale.
+
+    Where TWN(w) is not 0: a·w and (1 - a)·w. Where it is 0: w + c and -c for w > 0, c and w - c for w ≤ 0. One pair of
+    a and c per scale makes the mean sizes of both halves equal. This needs 0 < a < 1: the sum of the small weights must
+    be less than the summed size of the large ones, which holds unless almost all have the same sign.
+    """
+    w = weight.detach().double()
+    ternary = twn(w, Scope(2, dims))
+    alpha = ternary.scale
+    assert alpha is not None  # TWN always has a scale
+    size, zero = w.abs(), (ternary.levels == 0).double()
+    count = math.prod(w.shape[dim] for dim in dims)
+    zeros = zero.sum(dim=dims, keepdim=True)
+    c = (alpha * count - size.sum(dim=dims, keepdim=True)) / (2 * zeros).clamp_min(1)
+    up = torch.where(w > 0, w + c, c.expand_as(w))  # the first half, where the ternary weight is 0
+    down = torch.where(w > 0, -c.expand_as(w), w - c)
+    kept = (size * (1 - zero)).sum(dim=dims, keepdim=True)
+    surplus = ((down.abs() - up.abs()) * zero).sum(dim=dims, keepdim=True)
+    a = (kept + surplus) / (2 * kept).clamp_min(torch.finfo(torch.float64).tiny)
+    first = torch.where(zero == 1, up, a * w)
+    second = torch.where(zero == 1, down, (1 - a) * w)
+    return first.to(weight.dtype), second.to(weight.dtype)
+
+
+@torch.no_grad()
+def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceClassification:
+    """The teacher with the more important half of its heads and FFN neurons; the hidden size stays."""
+    heads = max(1, teacher.config.num_attention_heads // 2)
+    neurons = max(1, teacher.config.intermediate_size // 2)
+    kept_heads = [_important_heads(layer, heads) for layer in _layers(teacher)]
+    student = _untrained(
+        teacher,
+        num_attention_heads=heads,
+        attention_head_size=teacher.config.head_size,
+        intermediate_size=neurons,
+        kept_heads=kept_heads,
+    )
+    shapes = {name: value.shape for name, value in student.state_dict().items()}
+    whole = {name: value for name, value in teacher.state_dict().items() if shapes[name] == value.shape}
+    student.load_state_dict(whole, strict=False)
+    for narrow, wide, kept in zip(_layers(student), _layers(teacher), kept_heads, strict=True):
+        mine, theirs, size = narrow.attention, wide.attention, wide.attention.self.head_size
+        channels = (torch.tensor(kept)[:, None] * size + torch.arange(size)).flatten()
+        for name in ("query", "key", "value"):
+            _copy_rows(getattr(mine.self, name), getattr(theirs.self, name), channels)
+        mine.output.dense.weight.copy_(theirs.output.dense.weight[:, channels])
+        important = wide.output.dense.weight.pow(2).sum(dim=0).topk(neurons).indices.sort().values
+        _copy_rows(narrow.intermediate.dense, wide.intermediate.dense, important)
+        narrow.output.dense.weight.copy_(wide.output.dense.weight[:, important])
+    return student
+
+
+def _layers(model: BiBertForSequenceClassification) -> list[BertLayer]:
+    return cast("list[BertLayer]", list(model.bert.encoder.layer))
+
+
+def _important_heads(layer: BertLayer, heads: int) -> list[int]:
+    output = layer.attention.output.dense.weight  # (C, H · D)
+    size = output.view(output.shape[0], -1, layer.attention.self.head_size).pow(2).sum(dim=(0, 2))
+    return sorted(size.topk(heads).indices.tolist())
+
+
+def _copy_rows(narrow: nn.Linear, wide: nn.Linear, rows: Tensor) -> None:
+    narrow.weight.copy_(wide.weight[rows])
+    narrow.bias.copy_(wide.bias[rows])
