@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from bibert.data.examples import Split
 from bibert.data.word_vectors import read_vectors
 from bibert.errors import CheckpointError, DataError, MissingExtraError, one_line
-from bibert.lab.rivals.inputs import Run
+from bibert.lab.rivals.models import Run
 from bibert.runtime.classifier import TextClassifier
 from bibert.training.floor import MOST_ITERATIONS, bag_of_words
 

@@ -18,9 +18,8 @@ import tables
 from bibert.cli.console import say, tracked
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.rivals.benchmark import Plan, compare
-from bibert.lab.rivals.inputs import Shape
-from bibert.lab.rivals.models import random_packed
-from bibert.lab.rivals.table import RIVALS, get_rivals
+from bibert.lab.rivals.engines import RIVALS, get_rivals
+from bibert.lab.rivals.models import Shape, random_packed
 from bibert.packed.file import save
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"

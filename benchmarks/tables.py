@@ -9,7 +9,7 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from bibert.lab.rivals.table import OURS
+from bibert.lab.rivals.engines import OURS
 from bibert.lab.rivals.timing import QUIET
 
 MB = 1e6

@@ -10,9 +10,8 @@ from bibert.errors import BibertError
 from bibert.lab.cli.bench import bench
 from bibert.lab.rivals import benchmark
 from bibert.lab.rivals.benchmark import Entry, Plan, Report
-from bibert.lab.rivals.inputs import Shape
-from bibert.lab.rivals.models import random_packed
-from bibert.lab.rivals.table import OURS, RIVALS
+from bibert.lab.rivals.engines import OURS, RIVALS
+from bibert.lab.rivals.models import Shape, random_packed
 from bibert.lab.rivals.timing import Ratio, Timing
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig

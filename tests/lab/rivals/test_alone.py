@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
-from bibert.lab.rivals.blueprint import Blueprint
-from bibert.lab.rivals.inputs import Shape
-from bibert.lab.rivals.table import OURS
+from bibert.lab.rivals.engines import OURS
+from bibert.lab.rivals.models import Blueprint, Shape
 
 
 def test_the_memory_of_our_engine_is_that_of_a_process_without_torch(tiny, tiny_file):
@@ -25,7 +24,7 @@ def test_the_last_words_of_a_child_are_the_message(tiny, tmp_path):
 
 
 def test_a_shape_that_a_rival_cannot_have_is_its_own_failure(tiny, tmp_path):
-    with pytest.raises(ChildError, match="make 64 channels"):
+    with pytest.raises(ChildError, match="64 channels"):
         build_alone("torch-fp32", Blueprint(replace(tiny, heads=4)), tmp_path)
 
 

@@ -9,8 +9,8 @@ from bibert.errors import BibertError, ModelFileError
 from bibert.lab.rivals import benchmark
 from bibert.lab.rivals.alone import ChildError
 from bibert.lab.rivals.benchmark import Plan, compare
-from bibert.lab.rivals.inputs import Shape
-from bibert.lab.rivals.table import OURS, Rival
+from bibert.lab.rivals.engines import OURS, Rival
+from bibert.lab.rivals.models import Shape
 
 SHAPES = (Shape(1, 4), Shape(2, 8))
 
@@ -106,7 +106,7 @@ def test_memory_is_measured_at_the_largest_shape(children, tiny_file):
 
 
 def test_a_shape_longer_than_the_model_is_refused_before_anything_is_built(children, tiny_file):
-    with pytest.raises(BibertError, match=r"shape 1x25: 25 tokens, the model takes 24"):
+    with pytest.raises(BibertError, match=r"1x25: 25 tokens, .* 24"):
         compare(tiny_file, Plan((fake_rival("a"),), (Shape(1, 4), Shape(1, 25)), rounds=1))
     assert children.measured == []
 
@@ -114,7 +114,7 @@ def test_a_shape_longer_than_the_model_is_refused_before_anything_is_built(child
 @pytest.mark.usefixtures("children")
 def test_a_file_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "empty.bibert").write_bytes(b"")
-    with pytest.raises(ModelFileError, match="is empty"):
+    with pytest.raises(ModelFileError, match=r"empty\.bibert"):
         compare(tmp_path / "empty.bibert", Plan((), SHAPES, rounds=1))
 
 

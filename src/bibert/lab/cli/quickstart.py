@@ -74,8 +74,8 @@ def _engine_accuracy(result: "Quickstart") -> float:
 
 def _measure(packed: Path) -> "Report":
     from bibert.lab.rivals.benchmark import Plan, compare
-    from bibert.lab.rivals.inputs import Shape
-    from bibert.lab.rivals.table import get_rivals
+    from bibert.lab.rivals.engines import get_rivals
+    from bibert.lab.rivals.models import Shape
 
     return compare(packed, Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16))), tracked)
 

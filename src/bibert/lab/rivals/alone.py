@@ -1,8 +1,7 @@
-"""One engine in a process of its own: building a rival's file, and the memory that an engine takes.
+"""One engine in a process of its own: to build the file of a rival, and to measure the memory of an engine.
 
-Building loads tools that running does not need, and a tool may print, crash or take all memory; none of that must reach
-the process that times. The memory of an engine shows only where no other engine is loaded. The child is this same
-module, run by `python -m`; it gets its task as JSON words and answers with one line of JSON.
+Build tools may print, crash or use much memory, which must not disturb the process that times. Memory can be attributed
+to an engine only if no other is loaded. The child runs this module with `python -m`; its task and its answer are JSON.
 """
 
 import json
@@ -14,40 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from bibert.errors import BibertError
-from bibert.lab.rivals.blueprint import Blueprint
-from bibert.lab.rivals.inputs import Shape, random_batch
-from bibert.lab.rivals.table import LOADERS, RIVALS
+from bibert.lab.rivals.engines import RIVALS, load_engine
+from bibert.lab.rivals.models import Blueprint, Shape, random_batch
 from bibert.machine import peak_memory_bytes
 
-CALLS = 3  # after these an engine's memory has stopped growing
+CALLS = 3  # after these the memory of an engine has stopped growing
 
 
 class ChildError(BibertError):
-    """An engine failed in its own process; the message is its last words."""
+    """An engine failed in its own process; the message is the last line of its stderr."""
 
 
 def build_alone(name: str, blueprint: Blueprint, folder: Path) -> Path:
-    """Build a rival's file in a process of its own.
-
-    Raises:
-        ChildError: the rival cannot be built.
-    """
+    """Build the file of a rival; raises ChildError if that fails."""
     return Path(_ask("build", name, blueprint.to_dict(), str(folder)))
 
 
 def peak_memory_alone(name: str, path: Path, threads: int, shape: Shape, vocabulary: int) -> int:
-    """The peak resident bytes of a process that loads one engine and runs it a few times, Python included.
-
-    Raises:
-        ChildError: the engine cannot be loaded or run.
-    """
+    """Peak resident bytes, Python included, of a process that loads an engine and runs it; raises ChildError."""
     return int(_ask("measure", name, str(path), threads, list(shape), vocabulary))
 
 
 def _ask(*words: Any) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(words)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", __name__, json.dumps(words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise ChildError(said[-1] if said else f"its process ended with code {done.returncode}")
@@ -59,8 +48,7 @@ def _build(name: str, blueprint: dict[str, Any], folder: str) -> str:
 
 
 def _measure(name: str, path: str, threads: int, shape: list[int], vocabulary: int) -> int:
-    run = LOADERS[name](Path(path), threads)
-    batch = random_batch(Shape(*shape), vocabulary)
+    run, batch = load_engine(name, Path(path), threads), random_batch(Shape(*shape), vocabulary)
     for _ in range(CALLS):
         run(*batch)
     return peak_memory_bytes()
@@ -70,7 +58,7 @@ TASKS: Mapping[str, Callable[..., Any]] = {"build": _build, "measure": _measure}
 
 
 def _answer(task: str) -> None:
-    """Do a task. What libraries print goes to stderr, so that stdout holds the answer alone."""
+    """Do a task. Output of libraries goes to stderr, so that stdout has the answer only."""
     stdout = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     name, *words = json.loads(task)

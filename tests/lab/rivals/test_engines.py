@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bibert.errors import BibertError
-from bibert.lab.rivals.blueprint import Blueprint
-from bibert.lab.rivals.inputs import Shape, random_batch
-from bibert.lab.rivals.table import LOADERS, OURS, RIVALS, get_rivals
+from bibert.lab.rivals.engines import OURS, RIVALS, get_rivals, load_engine
+from bibert.lab.rivals.models import Blueprint, Shape, random_batch
 
 # How far a logit may be from torch's float32, as a share of the largest: rounding, and coarse steps in every layer. A
 # graph that reads its inputs in the wrong way is off by half or more.
@@ -53,8 +52,7 @@ def test_the_number_of_threads_reaches_torch(tiny, tmp_path):
 
 
 def test_our_engine_is_loaded_as_rivals_are(tiny, tiny_file):
-    assert LOADERS[OURS](tiny_file, 1)(*random_batch(Shape(2, 5), tiny.vocabulary)).shape == (2, 3)
-    assert set(LOADERS) == {OURS, *RIVALS}
+    assert load_engine(OURS, tiny_file, 1)(*random_batch(Shape(2, 5), tiny.vocabulary)).shape == (2, 3)
 
 
 def test_names_choose_rivals_in_their_order_and_once():
@@ -64,7 +62,7 @@ def test_names_choose_rivals_in_their_order_and_once():
 
 
 def test_an_unknown_rival_is_refused_with_the_closest_name():
-    with pytest.raises(BibertError, match=r"no rival 'onnx-int4'; did you mean 'onnx-int8'"):
+    with pytest.raises(BibertError, match=r"'onnx-int4'.*'onnx-int8'"):
         get_rivals(["onnx-int4"])
 
 

@@ -1,0 +1,250 @@
+"""The rivals: a BERT in torch, ONNX Runtime and OpenVINO, in float32 and int8, each at its best settings.
+
+A rival writes its file with `build` and reads it with `load`. Packages are imported only when a rival is used.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bibert.errors import BibertError, did_you_mean
+from bibert.lab.rivals.models import INPUTS, Blueprint, Ids, Logits, Run
+
+OURS = "bibert"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """An engine that runs a BERT."""
+
+    name: str  # on the command line, and the stem of its files
+    packages: tuple[str, ...]  # that it imports; pip knows them by the same names
+    build: Callable[[Blueprint, Path], Path]  # writes a model into a folder and returns the file to load
+    load: Callable[[Path, int], Run]  # with a number of threads, for inputs of one shape
+    load_for_texts: Callable[[Path, int], Run] | None = None  # for inputs of changing shapes, if another way is better
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The packages that are not installed."""
+        return tuple(name for name in self.packages if importlib.util.find_spec(name) is None)
+
+    def bytes_in(self, folder: Path) -> int:
+        """Bytes of its files in the folder it was built in."""
+        return sum(file.stat().st_size for file in folder.glob(f"{self.name}.*"))
+
+
+def build_torch(blueprint: Blueprint, folder: Path) -> Path:
+    """Write weights as safetensors, with the configuration beside them."""
+    from safetensors.torch import save_model
+
+    model, path = blueprint.bert(), folder / "torch-fp32.safetensors"
+    save_model(model, str(path))
+    model.config.to_json_file(path.with_suffix(".json"))
+    return path
+
+
+def load_torch(path: Path, threads: int) -> Run:
+    """Read the float32 model; it uses torch's fused attention."""
+    from safetensors.torch import load_model
+    from transformers import BertConfig, BertForSequenceClassification
+
+    model = BertForSequenceClassification(BertConfig.from_json_file(path.with_suffix(".json")))
+    load_model(model, path)
+    return _run_torch(model.eval(), threads)
+
+
+def build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the module with linear layers that are quantized to int8 at run time, as torch prefers on this CPU."""
+    import torch
+
+    path = folder / "torch-int8.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates this function; it is still the int8 of plain torch
+        quantize: Any = torch.ao.quantization.quantize_dynamic
+        torch.save(quantize(blueprint.bert(), {torch.nn.Linear}, dtype=torch.qint8), path)
+    return path
+
+
+def load_torch_int8(path: Path, threads: int) -> Run:
+    """Read a module that this process or its child wrote; never load a file from elsewhere like this."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # quantized tensors are deprecated too
+        return _run_torch(torch.load(path, weights_only=False), threads)
+
+
+def _run_torch(model: Any, threads: int) -> Run:
+    import torch
+
+    torch.set_num_threads(threads)  # for all of torch in this process
+
+    def run(ids: Ids, mask: Ids) -> Logits:
+        with torch.inference_mode():
+            output = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
+        logits: Logits = output.logits.numpy()
+        return logits
+
+    return run
+
+
+def build_onnx(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the float32 graph for any batch and length, unless `folder` has it."""
+    path = folder / "onnx-fp32.onnx"
+    if path.exists():
+        return path
+    import torch
+
+    model = blueprint.bert()
+    model.set_attn_implementation("eager")  # ONNX Runtime runs the graph of the fused one up to 10 % slower
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=blueprint.config.positions)}
+    torch.onnx.export(
+        model,
+        kwargs=blueprint.example_inputs(),
+        f=path,
+        dynamo=True,
+        external_data=False,
+        input_names=INPUTS,
+        output_names=["logits"],
+        dynamic_shapes=dict.fromkeys(INPUTS, axes),
+    )
+    return path
+
+
+def build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the graph with int8 weights, a scale per output row; activations are quantized at run time.
+
+    7 of the 8 bits are used, as ONNX Runtime advises for CPUs without VNNI, whose 16-bit sums would saturate.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    graph = onnx.load(build_onnx(blueprint, folder))
+    del graph.graph.value_info[:]  # the exporter's shapes contradict those that onnx infers, which stops the quantizer
+    path = folder / "onnx-int8.onnx"
+    quantize_dynamic(graph, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+    return path
+
+
+def load_onnx(path: Path, threads: int) -> Run:
+    """Read a graph with all of ONNX Runtime's optimizations."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def run(ids: Ids, mask: Ids) -> Logits:
+        logits: Logits = session.run(["logits"], dict(zip(INPUTS, (ids, mask), strict=True)))[0]
+        return logits
+
+    return run
+
+
+def build_openvino(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the float32 model for any batch and length, unless `folder` has it."""
+    path = folder / "openvino-fp32.xml"
+    if path.exists():
+        return path
+    import openvino
+
+    model = blueprint.bert()
+    model.config.return_dict = False  # the converter traces a module that returns a tensor
+    converted = openvino.convert_model(model, example_input=blueprint.example_inputs())
+    openvino.save_model(converted, path, compress_to_fp16=False)
+    return path
+
+
+def build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
+    """Write the model with int8 weights and activations, quantized by NNCF with its preset for transformers."""
+    import nncf
+    import openvino
+
+    model = openvino.Core().read_model(build_openvino(blueprint, folder))
+    batches = [dict(zip(INPUTS, batch, strict=True)) for batch in blueprint.calibration()]
+    quantized = nncf.quantize(
+        model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
+    )
+    path = folder / "openvino-int8.xml"
+    openvino.save_model(quantized, path)
+    return path
+
+
+def load_openvino(path: Path, threads: int) -> Run:
+    """Compile the model again whenever the shape of the input changes: static shapes run up to 6 % faster."""
+    import openvino
+
+    core = openvino.Core()
+    compiled: dict[tuple[int, ...], Any] = {}
+
+    def run(ids: Ids, mask: Ids) -> Logits:
+        if ids.shape not in compiled:
+            compiled.clear()  # each compiled model has its own copy of the weights
+            model = core.read_model(path)
+            model.reshape({name: list(ids.shape) for name in INPUTS})
+            request = core.compile_model(model, "CPU", _openvino_settings(path, threads)).create_infer_request()
+            compiled[ids.shape] = request
+        return _infer(compiled[ids.shape], ids, mask)
+
+    return run
+
+
+def load_openvino_for_texts(path: Path, threads: int) -> Run:
+    """Compile the model once for all shapes: compiling takes seconds."""
+    import openvino
+
+    compiled = openvino.Core().compile_model(path, "CPU", _openvino_settings(path, threads))
+    return partial(_infer, compiled.create_infer_request())
+
+
+def _openvino_settings(path: Path, threads: int) -> dict[str, Any]:
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,  # a pinned thread cannot leave a core that another program uses
+    }
+    # Without the hint a CPU that has bfloat16 would compute float32 models in it.
+    return settings | ({"INFERENCE_PRECISION_HINT": "f32"} if path.stem.endswith("fp32") else {})
+
+
+def _infer(request: Any, ids: Ids, mask: Ids) -> Logits:
+    logits: Logits = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)), share_inputs=True)[0]
+    return logits
+
+
+_TORCH = ("torch", "transformers")
+_ONNX = (*_TORCH, "onnx", "onnxscript", "onnxruntime")
+_OPENVINO = (*_TORCH, "openvino")
+_RIVALS = (
+    Rival("torch-fp32", _TORCH, build_torch, load_torch),
+    Rival("torch-int8", _TORCH, build_torch_int8, load_torch_int8),
+    Rival("onnx-fp32", _ONNX, build_onnx, load_onnx),
+    Rival("onnx-int8", _ONNX, build_onnx_int8, load_onnx),
+    Rival("openvino-fp32", _OPENVINO, build_openvino, load_openvino, load_openvino_for_texts),
+    Rival("openvino-int8", (*_OPENVINO, "nncf"), build_openvino_int8, load_openvino, load_openvino_for_texts),
+)
+RIVALS: Mapping[str, Rival] = {rival.name: rival for rival in _RIVALS}
+
+
+def load_engine(name: str, path: Path, threads: int) -> Run:
+    """Load the file of a rival, or a packed file with our own engine."""
+    if name != OURS:
+        return RIVALS[name].load(path, threads)
+    from bibert.runtime.engine import Engine  # not in the process of a rival, whose memory is measured
+
+    return Engine.load(path, threads=threads).logits
+
+
+def get_rivals(names: Iterable[str]) -> tuple[Rival, ...]:
+    """The rivals of these names, each once; all of them for no name. An unknown name raises BibertError."""
+    wanted = tuple(dict.fromkeys(names)) or tuple(RIVALS)
+    for name in wanted:
+        if name not in RIVALS:
+            raise BibertError(f"there is no rival {name!r}; {did_you_mean(name, RIVALS)}")
+    return tuple(RIVALS[name] for name in wanted)
