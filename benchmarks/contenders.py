@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bibert.data.augment import read_vectors
 from bibert.data.examples import Split
-from bibert.data.word_vectors import read_vectors
 from bibert.errors import CheckpointError, DataError, MissingExtraError, one_line
 from bibert.lab.rivals.models import Run
 from bibert.runtime.classifier import TextClassifier

@@ -46,7 +46,7 @@ def save_untrained() -> Callable[..., Path]:
     def save(folder: Path, texts: Iterable[str], **config: Any) -> Path:
         import torch  # not every test needs it
 
-        from bibert.data.tokenizer import train_tokenizer
+        from bibert.data.encoding import train_tokenizer
         from bibert.nn.layers import BiBertConfig
         from bibert.nn.model import BiBertForSequenceClassification
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from contenders import bag_of_words_contender, glove_contender, packed_classify, read_tokenizer, rival_classify
 
+from bibert.data.encoding import train_tokenizer
 from bibert.data.examples import Split
-from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import CheckpointError, DataError, MissingExtraError
 
 TEXTS = ("fine film", "fine play", "bad film", "bad play") * 5

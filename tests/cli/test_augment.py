@@ -49,7 +49,7 @@ def test_the_options_reach_the_augmentation(here):
 def test_a_masked_lm_is_loaded_from_a_folder(here):
     from transformers import BertConfig, BertForMaskedLM
 
-    from bibert.data.tokenizer import train_tokenizer
+    from bibert.data.encoding import train_tokenizer
 
     tokenizer = train_tokenizer(["the film is dull"])
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
@@ -75,7 +75,7 @@ BAD_CALLS = {
     "no such column": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--text-column", "x"], "no column 'x'"),
     "columns of a task": (
         ["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--task", "sst-2", "--label-column", "x"],
-        "--task sst-2 knows the columns of its file",
+        "leave out --text-column",
     ),
     "output is input": (["train.tsv", "-o", "train.tsv", "--glove", "glove.txt"], "is the input itself"),
     "output is no TSV": (["train.tsv", "-o", "out.csv", "--glove", "glove.txt"], "let its name end in .tsv"),

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from bibert.cli.app import run
+from bibert.data.encoding import train_tokenizer
 from bibert.data.synthetic import synthetic_reviews
-from bibert.data.tokenizer import train_tokenizer
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 

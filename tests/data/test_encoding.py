@@ -1,4 +1,8 @@
-"""Token ids, batches and their order."""
+"""A tokenizer, token ids, batches and their order."""
+
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,9 +12,16 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from bibert.data import encoding
-from bibert.data.encoding import Collator, LengthGroupedSampler, batches_by_length, check_length, encode
+from bibert.data.encoding import (
+    SPECIAL_TOKENS,
+    Collator,
+    LengthGroupedSampler,
+    batches_by_length,
+    check_length,
+    encode,
+    train_tokenizer,
+)
 from bibert.data.examples import Split
-from bibert.data.tokenizer import train_tokenizer
 from bibert.errors import DataError, RecipeError
 
 TEXTS = ("a good film", "bad", "a film so long that nobody saw its end")
@@ -22,6 +33,66 @@ PAIRED = Split(TEXTS, PAIRS, (1.5, 0.0, 2.0), "here")
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer(TEXTS + PAIRS)
+
+
+REVIEWS = ["The plot is dull, but the acting is superb.", "The acting is not dull!"]
+TOKENS = {
+    "special tokens have ids 0 to 4": ("", list(SPECIAL_TOKENS)),
+    "a known word is one piece whatever its case": ("THE Acting, dull!", ["the", "acting", ",", "dull", "!"]),
+    "an unknown word falls apart into characters": ("plug", ["p", "##l", "##u", "##g"]),
+    "a word with unknown characters is unknown": ("zebra 東", ["[UNK]", "[UNK]"]),
+    "accents are stripped": ("PLÓT", ["plot"]),
+}
+
+
+@pytest.mark.parametrize(("text", "tokens"), TOKENS.values(), ids=TOKENS)
+def test_texts_are_split_as_bert_does(text, tokens):
+    tokenizer = train_tokenizer(REVIEWS)
+    assert (tokenizer.tokenize(text) if text else tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4])) == tokens
+
+
+def test_pairs_follow_the_template_of_bert_also_after_saving(tmp_path):
+    from transformers import AutoTokenizer
+
+    tokenizer = train_tokenizer(REVIEWS, max_length=64)
+    encoded = tokenizer("dull", "superb acting")
+    tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+    assert tokens == ["[CLS]", "dull", "[SEP]", "superb", "acting", "[SEP]"]
+    assert encoded["token_type_ids"] == [0, 0, 0, 1, 1, 1]
+    assert encoded["attention_mask"] == [1] * 6
+    assert tokenizer.decode(encoded["input_ids"], skip_special_tokens=True) == "dull superb acting"
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded.model_max_length == 64
+    assert loaded("dull", "superb acting") == encoded
+
+
+def test_the_most_frequent_words_are_kept_and_ties_go_by_the_alphabet():
+    kept = train_tokenizer(["aab aab bba abb"], vocab_size=len(SPECIAL_TOKENS) + 6).get_vocab()
+    assert set(kept) == {*SPECIAL_TOKENS, "a", "b", "##a", "##b", "aab", "abb"}
+
+
+def test_the_same_texts_give_the_same_vocabulary_in_another_process():
+    program = (
+        "import json; from bibert.data.synthetic import make_reviews;"
+        "from bibert.data.encoding import train_tokenizer;"
+        "print(json.dumps(train_tokenizer(make_reviews(200, 0).texts).get_vocab(), sort_keys=True))"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert sorted(json.loads(runs[0]).values()) == list(range(len(json.loads(runs[0]))))
+
+
+@pytest.mark.parametrize(
+    ("texts", "vocab_size", "says"),
+    [(REVIEWS, 6, r"vocab_size is 6.* \d+$"), ([], 100, "at least one"), (["  "], 100, "at least one")],
+)
+def test_a_vocabulary_without_room_or_words_is_refused(texts, vocab_size, says):
+    with pytest.raises(DataError, match=says):
+        train_tokenizer(texts, vocab_size)
 
 
 @pytest.mark.parametrize("split", [SINGLE, PAIRED], ids=["single", "pairs"])
@@ -44,14 +115,13 @@ def test_splits_longer_than_a_tokenizer_call_keep_their_order(tokenizer, monkeyp
     assert parts.offsets.tolist() == whole.offsets.tolist()
 
 
-def test_storage_is_compact(tokenizer):
-    encoded = encode(PAIRED, tokenizer, 64)
+def test_storage_is_compact_and_tensors_have_the_types_the_losses_need(tokenizer):
+    encoded, scores = encode(SINGLE, tokenizer, 64), encode(PAIRED, tokenizer, 64)
     assert (encoded.input_ids.dtype, encoded.token_type_ids.dtype) == (np.int32, np.int8)
-
-
-def test_whole_number_labels_are_classes_and_others_scores(tokenizer):
-    assert encode(SINGLE, tokenizer, 64).labels.dtype == np.int64
-    assert encode(PAIRED, tokenizer, 64).labels.dtype == np.float32
+    assert (encoded.labels.dtype, scores.labels.dtype) == (np.int64, np.float32)  # whole numbers are classes
+    collator = Collator(tokenizer.pad_token_id)
+    assert {tensor.dtype for tensor in collator([encoded[0]]).values()} == {torch.int64}
+    assert collator([scores[0]])["labels"].dtype == torch.float32
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -72,13 +142,13 @@ def test_rows_are_counted_from_both_ends(tokenizer):
 
 
 def test_no_room_for_text_is_refused(tokenizer):
-    with pytest.raises(RecipeError, match="max_length is 3, but special tokens alone take 3; set it to 4 or more"):
+    with pytest.raises(RecipeError, match=r"max_length is 3, .* 4 or more"):
         encode(PAIRED, tokenizer, 3)
 
 
 def test_a_batch_is_padded_to_its_longest_row(tokenizer):
     encoded = encode(PAIRED, tokenizer, 64)
-    batch = Collator(tokenizer.pad_token_id)([encoded[0], encoded[1]])
+    batch = Collator(pad_token_id=7)([encoded[0], encoded[1]])
     longest = int(encoded.lengths[:2].max())
     assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == {
         "input_ids": (2, longest),
@@ -89,22 +159,9 @@ def test_a_batch_is_padded_to_its_longest_row(tokenizer):
     assert batch["attention_mask"].sum(1).tolist() == encoded.lengths[:2].tolist()
     padding = batch["attention_mask"] == 0
     assert padding.any()
-    assert (batch["input_ids"][padding] == tokenizer.pad_token_id).all()
+    assert (batch["input_ids"][padding] == 7).all()
     assert (batch["token_type_ids"][padding] == 0).all()
     assert batch["input_ids"][1][~padding[1]].tolist() == encoded[1]["input_ids"].tolist()
-
-
-def test_padding_uses_the_id_it_is_given(tokenizer):
-    batch = Collator(pad_token_id=7)([encode(SINGLE, tokenizer, 64)[row] for row in (1, 2)])
-    assert batch["input_ids"][0, -1] == 7
-
-
-def test_tensor_types_are_those_the_losses_need(tokenizer):
-    collator = Collator(tokenizer.pad_token_id)
-    classes = collator([encode(SINGLE, tokenizer, 64)[0]])
-    scores = collator([encode(PAIRED, tokenizer, 64)[0]])
-    assert {tensor.dtype for tensor in classes.values()} == {torch.int64}
-    assert scores["labels"].dtype == torch.float32
 
 
 def test_a_fixed_length_pads_every_batch_alike(tokenizer):
@@ -136,13 +193,10 @@ def test_the_order_is_a_function_of_seed_and_epoch():
         sampler.set_epoch(epoch)
         return tuple(sampler)
 
+    sampler = LengthGroupedSampler(lengths, 8, seed=1)
+    assert list(sampler) == list(sampler)
     assert order(1, 3) == order(1, 3)
     assert len({order(1, 3), order(1, 4), order(2, 3), order(3, 1)}) == 4
-
-
-def test_reading_an_order_twice_gives_it_twice():
-    sampler = LengthGroupedSampler([5, 3, 9, 2, 7], 2, seed=0)
-    assert list(sampler) == list(sampler)
 
 
 def test_rows_of_a_batch_have_similar_lengths():
@@ -162,5 +216,5 @@ def test_an_unfilled_batch_comes_last():
 
 def test_sequences_longer_than_the_positions_are_refused():
     check_length(512, 512)
-    with pytest.raises(RecipeError, match="max_length is 513, the model has 512 positions; set max_length"):
+    with pytest.raises(RecipeError, match="max_length is 513, the model has 512 positions"):
         check_length(513, 512)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from bibert.data.tokenizer import train_tokenizer
+from bibert.data.encoding import train_tokenizer
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 

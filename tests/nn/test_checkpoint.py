@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, MPNetConfig, RobertaConfig
 
-from bibert.data.tokenizer import train_tokenizer
+from bibert.data.encoding import train_tokenizer
 from bibert.errors import CheckpointError, NumericError
 from bibert.nn.checkpoint import load_classifier, model_folder
 from bibert.nn.students import binarize

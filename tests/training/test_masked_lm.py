@@ -12,7 +12,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from bibert.data.tokenizer import train_tokenizer
+from bibert.data.encoding import train_tokenizer
 from bibert.errors import CheckpointError
 from bibert.training import masked_lm
 from bibert.training.masked_lm import MaskedWordModel, load_masked_lm

@@ -1,18 +1,15 @@
 """`bibert augment`: write an augmented copy of a training set, as TinyBERT does.
 
-Options, loading of what they name, and progress live here; the augmentation itself is `data.augment`.
+Options, loading and progress live here, the augmentation in `data.augment`.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bibert.cli.console import say, tracked
 from bibert.errors import BibertError, require_extra
-
-if TYPE_CHECKING:
-    from bibert.data.candidates import Candidates
 
 
 def augment(
@@ -21,7 +18,7 @@ def augment(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The TSV file to write.")],
     task: Annotated[
-        str | None, typer.Option(help="The GLUE task that INPUT is a TSV file of: how to read it, how many variants.")
+        str | None, typer.Option(help="The GLUE task of INPUT: sets its columns and the number of variants.")
     ] = None,
     mlm: Annotated[
         str | None, typer.Option(metavar="CHECKPOINT", help="Masked LM for words of one piece: a folder or a Hub name.")
@@ -33,9 +30,9 @@ def augment(
     variants: Annotated[
         int | None, typer.Option(min=1, help="New texts to try for each text.", show_default="the task's, or 20")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=1, help="Words that may take the place of a word.")] = 15,
+    candidates: Annotated[int, typer.Option(min=1, help="Words that may replace a word.")] = 15,
     probability: Annotated[float, typer.Option(min=0.0, max=1.0, help="Chance that a word is replaced.")] = 0.4,
-    seed: Annotated[int, typer.Option(min=0, help="Of all choices; the same seed gives the same file.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all choices; the same seed gives the same file.")] = 0,
     text_column: Annotated[str, typer.Option(help="Column of the text.", show_default="found by name")] = "",
     pair_column: Annotated[
         str, typer.Option(help="Column of a pair's second text.", show_default="found by name")
@@ -44,47 +41,49 @@ def augment(
 ) -> None:
     """Write an augmented copy of a training set: each row, then variants of it with some words replaced.
 
-    The new file holds the text and label columns of INPUT under their old names, so it can stand in for INPUT in
-    training, with --dev: a dev set that is split off it would hold variants of training rows. For a GLUE task write
-    it beside train.tsv and name it with --train-file.
+    The new file has the text and label columns of INPUT, so it can replace INPUT in training. Train with --dev: a dev
+    set that is split off the new file would hold variants of training rows. For a GLUE task write it beside train.tsv
+    and name it with --train-file.
 
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
-    from bibert.data.augment import AugmentConfig, augment_rows, load_rows, save_rows, variants_of
+    from bibert.data.augment import (
+        AugmentConfig,
+        Candidates,
+        augment_rows,
+        load_rows,
+        load_word_vectors,
+        save_rows,
+        variants_of,
+    )
     from bibert.data.readers import Columns
 
-    if task is not None and (text_column or pair_column or label_column):
-        raise BibertError(f"--task {task} knows the columns of its file; leave out --text-column and the like")
+    columns = Columns(text_column, pair_column, label_column)
+    if task is not None and columns.given:
+        raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
+    if mlm is None and glove is None:
+        raise BibertError("no source of new words: give --mlm CHECKPOINT, --glove FILE, or both")
     config = AugmentConfig(variants or variants_of(task), candidates, probability, seed)
     _check_output(source, output)
-    rows_of = load_rows(source, Columns(text_column, pair_column, label_column), task)
-    words = _load_candidates(mlm, glove)
-    groups = tracked(augment_rows(rows_of.rows, words, config), len(rows_of.rows), "augmenting")
-    written = save_rows(output, rows_of.layout, groups)
+    file = load_rows(source, columns, task)
+    vectors = None if glove is None else load_word_vectors(glove)
+    masked_lm = None
+    if mlm is not None:
+        require_extra("train", "augmenting with a masked LM")
+        from bibert.training.masked_lm import load_masked_lm
+
+        masked_lm = load_masked_lm(mlm)
+    groups = augment_rows(file.rows, Candidates(masked_lm, vectors), config)
+    written = save_rows(output, file, tracked(groups, len(file.rows), "augmenting"))
     with_dev = "" if task else "; train on it with --dev, so that no variant of a training row is in the dev set"
-    say(f"{output}: {written} rows from {len(rows_of.rows)}{with_dev}")
+    say(f"{output}: {written} rows from {len(file.rows)}{with_dev}")
 
 
 def _check_output(source: Path, output: Path) -> None:
-    """Refuse a place for the result before the work of hours, not after it."""
+    """Refuse a bad output path before hours of work, not after."""
     if output.suffix != ".tsv":
         raise BibertError(f"{output}: a TSV file is written; let its name end in .tsv")
     if output.resolve() == source.resolve():
         raise BibertError(f"{output}: is the input itself; give another name, the input is kept")
     if not output.resolve().parent.is_dir():
-        raise BibertError(f"{output}: the folder {output.parent} does not exist; make it first")
-
-
-def _load_candidates(mlm: str | None, glove: Path | None) -> "Candidates":
-    from bibert.data.candidates import Candidates
-    from bibert.data.word_vectors import load_word_vectors
-
-    if mlm is None and glove is None:
-        raise BibertError("no source of new words: give --mlm CHECKPOINT, --glove FILE, or both")
-    vectors = None if glove is None else load_word_vectors(glove)
-    if mlm is None:
-        return Candidates(None, vectors)
-    require_extra("train", "augmenting with a masked LM")
-    from bibert.training.masked_lm import load_masked_lm
-
-    return Candidates(load_masked_lm(mlm), vectors)
+        raise BibertError(f"{output}: the folder {output.parent} does not exist; create it first")

@@ -1,9 +1,10 @@
-"""Text to token ids, and token ids to batches: a compact data set, dynamic padding, length-grouped order.
+"""Text to token ids, and token ids to batches: a tokenizer, a compact data set, padding, length-grouped order.
 
-What the texts and labels are is settled before (`tables`, `glue`); what a batch is used for comes after (`training`).
+Checkpoints bring their own tokenizer; `train_tokenizer` makes one for models that start from scratch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch.utils.data import Dataset, Sampler
 
 from bibert.data.examples import Split
@@ -19,10 +21,71 @@ from bibert.errors import DataError, RecipeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Row = Mapping[str, Any]  # input_ids, token_type_ids and labels of one text
-Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the numbers of the rows of a batch, and the batch
-ROWS_PER_CALL = 1000  # enough for the tokenizer's threads; its Python objects stay few
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
+CONTINUATION = "##"
+
+ROWS_PER_CALL = 1000  # enough for the tokenizer's threads, few enough for its Python objects
 BATCHES_PER_CHUNK = 50  # rows are sorted by length within this many batches: near-equal lengths, still random
+
+Row = Mapping[str, Any]  # input_ids, token_type_ids and labels of one text
+Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the row numbers of a batch, and the batch
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int = 8192, max_length: int = 512) -> "PreTrainedTokenizerFast":
+    """Build an uncased BERT tokenizer: the special tokens, every character, and the most frequent words of `texts`.
+
+    A word outside the vocabulary is split into its characters. The same texts give the same vocabulary, which the
+    trainer of `tokenizers` does not guarantee: it breaks ties by hash order. Here ties are broken alphabetically.
+
+    Args:
+        texts: what to count; each text is lower-cased, stripped of accents and split as BERT does.
+        vocab_size: the largest number of tokens.
+        max_length: the tokenizer's `model_max_length`.
+
+    Raises:
+        DataError: there is no word in `texts`, or `vocab_size` does not even hold the characters.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    pipeline = Tokenizer(models.WordPiece(unk_token=UNK))
+    pipeline.normalizer = normalizers.BertNormalizer(lowercase=True)
+    pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for text in texts:
+        words = pipeline.pre_tokenizer.pre_tokenize_str(pipeline.normalizer.normalize_str(text))
+        counts.update(word for word, _ in words)
+    vocabulary = _vocabulary(counts, vocab_size)
+    pipeline.model = models.WordPiece(vocabulary, unk_token=UNK, continuing_subword_prefix=CONTINUATION)
+    pipeline.decoder = decoders.WordPiece(prefix=CONTINUATION)
+    pipeline.post_processor = processors.TemplateProcessing(
+        single=f"{CLS}:0 $A:0 {SEP}:0",
+        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
+        special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=pipeline,
+        pad_token=PAD,
+        unk_token=UNK,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+def _vocabulary(counts: Counter[str], vocab_size: int) -> dict[str, int]:
+    """Number the special tokens, the characters, the characters inside a word, then words by frequency."""
+    if not counts:
+        raise DataError("the tokenizer has no texts to count words in; give it at least one that is not empty")
+    characters = sorted({character for word in counts for character in word})
+    inside = sorted({character for word in counts for character in word[1:]})
+    fixed = [*SPECIAL_TOKENS, *characters, *(CONTINUATION + character for character in inside)]
+    if vocab_size < len(fixed):
+        raise DataError(f"vocab_size is {vocab_size}, but the special tokens and characters alone are {len(fixed)}")
+    by_frequency = sorted(counts, key=lambda word: (-counts[word], word))
+    tokens = dict.fromkeys([*fixed, *by_frequency])  # a word of one letter is among the characters already
+    return {token: number for number, token in zip(range(vocab_size), tokens, strict=False)}
 
 
 class EncodedSplit(Dataset[dict[str, Any]]):
@@ -83,7 +146,16 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     ids: list[npt.NDArray[np.int32]] = []
     types: list[npt.NDArray[np.int8]] = []
     lengths: list[int] = [0]
-    for batch in _batches(split, tokenizer, max_length):
+    for start in range(0, len(split), ROWS_PER_CALL):
+        place = slice(start, start + ROWS_PER_CALL)
+        batch = tokenizer(
+            list(split.texts[place]),
+            None if split.pairs is None else list(split.pairs[place]),
+            truncation=True,
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=True,
+        )
         ids.append(np.fromiter(chain.from_iterable(batch["input_ids"]), dtype=np.int32))
         types.append(np.fromiter(chain.from_iterable(batch["token_type_ids"]), dtype=np.int8))
         lengths.extend(map(len, batch["input_ids"]))
@@ -96,22 +168,9 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     )
 
 
-def _batches(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> Iterator[Any]:
-    for start in range(0, len(split), ROWS_PER_CALL):
-        place = slice(start, start + ROWS_PER_CALL)
-        yield tokenizer(
-            list(split.texts[place]),
-            None if split.pairs is None else list(split.pairs[place]),
-            truncation=True,
-            max_length=max_length,
-            return_attention_mask=False,
-            return_token_type_ids=True,
-        )
-
-
 @dataclass(frozen=True)
 class Collator:
-    """Rows to a batch of tensors, padded to the longest row, or to `pad_to` tokens where that is given."""
+    """Turns rows into a batch of tensors, padded to the longest row, or to `pad_to` tokens if that is given."""
 
     pad_token_id: int
     pad_to: int | None = None
@@ -139,7 +198,7 @@ class Collator:
 
 
 def batches_by_length(rows: "EncodedSplit | Sequence[Row]", collate: Collator, batch_size: int) -> Iterator[Batch]:
-    """Batches of rows of similar length, with the row numbers of each."""
+    """Yield batches of rows of similar length, with the row numbers of each."""
     order = np.argsort([len(rows[place]["input_ids"]) for place in range(len(rows))], kind="stable")
     for start in range(0, len(order), batch_size):
         places = order[start : start + batch_size]
@@ -149,12 +208,8 @@ def batches_by_length(rows: "EncodedSplit | Sequence[Row]", collate: Collator, b
 class LengthGroupedSampler(Sampler[int]):
     """A random order in which each run of `batch_size` rows has similar lengths; every row once an epoch.
 
-    The order depends on the seed and the epoch alone, so a resumed or a distributed run sees the same batches.
-
-    Args:
-        lengths: the number of tokens of each row.
-        batch_size: the rows of one optimizer step over all processes.
-        seed: of the order.
+    The order depends only on the seed and the epoch, so a resumed or a distributed run sees the same batches.
+    `batch_size` counts the rows of one optimizer step over all processes.
     """
 
     def __init__(self, lengths: npt.NDArray[np.int64] | Sequence[int], batch_size: int, seed: int) -> None:
@@ -176,7 +231,7 @@ class LengthGroupedSampler(Sampler[int]):
         size = self.batch_size * BATCHES_PER_CHUNK
         chunks = [shuffled[start : start + size] for start in range(0, len(self), size)]
         ordered = np.concatenate([chunk[np.argsort(self.lengths[chunk], kind="stable")] for chunk in chunks])
-        # A last batch that is not full stays last, or it would shift the ones behind it.
+        # A last batch that is not full stays last: elsewhere it would shift the batches behind it.
         full = len(self) // self.batch_size
         batches = ordered[: full * self.batch_size].reshape(full, self.batch_size)
         yield from batches[generator.permutation(full)].ravel().tolist()

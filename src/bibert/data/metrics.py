@@ -1,7 +1,7 @@
-"""How good answers are: the metrics of GLUE and of own data, by name, from answers and gold labels alone.
+"""The metrics of GLUE and of a user's own data, by name, from answers and gold labels.
 
-NumPy is all they need, so a packed file is scored in the light install; the tests hold them against scikit-learn and
-scipy. Whose answers they are is decided elsewhere: a network's in `training.evaluate`, a file's in `runtime`.
+They need only NumPy, so a packed file can be evaluated in the light install; tests compare them with scikit-learn and
+scipy.
 """
 
 import math
@@ -16,41 +16,41 @@ Counts = NDArray[np.int64]
 
 
 def accuracy(answers: Array, gold: Array) -> float:
-    """The share of right answers."""
+    """The share of correct answers."""
     return float(np.mean(answers == gold))
 
 
 def f1(answers: Array, gold: Array) -> float:
-    """F1 of class 1, which GLUE's tasks look for; 0 where it is neither answered nor gold."""
-    right, answered, asked = _counts(answers, gold)
-    return float(2 * right[1] / max(answered[1] + asked[1], 1)) if len(right) > 1 else 0.0
+    """F1 of class 1, the positive class of GLUE's tasks; 0 where it is neither answered nor gold."""
+    correct, answered, true = _counts(answers, gold)
+    return float(2 * correct[1] / max(answered[1] + true[1], 1)) if len(correct) > 1 else 0.0
 
 
 def macro_f1(answers: Array, gold: Array) -> float:
     """The mean F1 of the classes that are answered or gold: a rare class counts as much as a frequent one."""
-    right, answered, asked = _counts(answers, gold)
-    there = answered + asked > 0
-    return float(np.mean(2 * right[there] / (answered + asked)[there]))
+    correct, answered, true = _counts(answers, gold)
+    present = answered + true > 0
+    return float(np.mean(2 * correct[present] / (answered + true)[present]))
 
 
 def matthews(answers: Array, gold: Array) -> float:
-    """Matthews' correlation of two classes, and its form for more; 0 where one side is constant."""
-    right, answered, asked = _counts(answers, gold)
+    """Matthews' correlation for two or more classes; 0 where one side is constant."""
+    correct, answered, true = _counts(answers, gold)
     rows = len(gold)
-    together = rows * int(right.sum()) - int(answered @ asked)
-    spread = math.sqrt(rows**2 - int(answered @ answered)) * math.sqrt(rows**2 - int(asked @ asked))
-    return together / spread if spread else 0.0
+    covariance = rows * int(correct.sum()) - int(answered @ true)
+    spread = math.sqrt(rows**2 - int(answered @ answered)) * math.sqrt(rows**2 - int(true @ true))
+    return covariance / spread if spread else 0.0
 
 
 def pearson(answers: Array, gold: Array) -> float:
-    """The correlation of two scores; 0 where one side is constant and it has no value."""
+    """The correlation of two scores; 0 where one side is constant and it is undefined."""
     if np.ptp(answers) == 0 or np.ptp(gold) == 0:
         return 0.0
     return float(np.corrcoef(answers.astype(np.float64), gold)[0, 1])
 
 
 def spearman(answers: Array, gold: Array) -> float:
-    """The correlation of their ranks."""
+    """The correlation of the ranks."""
     return pearson(_ranks(answers), _ranks(gold))
 
 
@@ -66,7 +66,7 @@ METRICS: Mapping[str, Callable[[Array, Array], float]] = {
 
 
 def score(logits: NDArray[np.float32], labels: Array | Sequence[float], names: Sequence[str]) -> dict[str, float]:
-    """The named metrics of a model's logits, (rows, labels) or (rows, 1) for regression."""
+    """The named metrics of a model's logits: (rows, labels), or (rows, 1) for regression."""
     return score_answers(logits[:, 0] if logits.shape[-1] == 1 else logits.argmax(axis=-1), labels, names)
 
 
@@ -86,16 +86,15 @@ def confusion(logits: NDArray[np.float32], labels: Array | Sequence[float]) -> l
 
 
 def _counts(answers: Array, gold: Array) -> tuple[Counts, Counts, Counts]:
-    """For each class: how often it was answered rightly, how often answered, how often gold."""
+    """Count for each class how often it was answered correctly, answered, and gold."""
     answers, gold = answers.astype(np.int64), gold.astype(np.int64)
     classes = int(max(answers.max(), gold.max())) + 1
-    sides = (gold[answers == gold], answers, gold)
-    right, answered, asked = (np.bincount(side, minlength=classes) for side in sides)
-    return right, answered, asked
+    correct, answered, true = (np.bincount(s, minlength=classes) for s in (gold[answers == gold], answers, gold))
+    return correct, answered, true
 
 
 def _ranks(values: Array) -> Array:
-    """Places in order of size, from 1; equal values share the mean of theirs."""
+    """Ranks in order of size, from 1; equal values share the mean of theirs."""
     _, place, times = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Array = (np.cumsum(times) - (times - 1) / 2)[place]
     return ranks

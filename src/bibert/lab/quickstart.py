@@ -10,9 +10,9 @@ from pathlib import Path
 
 from transformers import TrainerCallback, set_seed
 
+from bibert.data.encoding import train_tokenizer
 from bibert.data.examples import Split, TextData
 from bibert.data.synthetic import synthetic_reviews
-from bibert.data.tokenizer import train_tokenizer
 from bibert.export import pack
 from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.layers import BiBertConfig

