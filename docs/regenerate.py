@@ -17,9 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bibert.lab.bottleneck import effects
 from bibert.lab.paper import TABLE_1
-from bibert.lab.reproduced import Cell, load_cells, markdown, mean_scores
+from bibert.lab.tables import Cell, effects, load_cells, markdown, mean_scores
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))

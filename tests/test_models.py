@@ -15,7 +15,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 import bibert
 from bibert.data.examples import Split
 from bibert.errors import ModelFileError
-from bibert.lab.card import Subject, card
+from bibert.lab.card import CardRequest, card
 from bibert.models import DEFAULT, FOLDER, fetch, find_file, is_hub_id, shipped_file
 from bibert.packed import file
 
@@ -72,7 +72,7 @@ def test_the_card_is_that_of_the_file(path):
 
 def test_the_card_can_be_made_again():
     rows = Split(("a gorgeous, witty film", "dull"), None, (1.0, 0.0), "rows.csv")
-    made = card(Subject("T", DEFAULT, rows, "", ("accuracy",), None, "mit", ()))
+    made = card(CardRequest("T", DEFAULT, rows, "", ("accuracy",), None, "mit", ()))
     old, new = (text.partition("## Training")[2].splitlines() for text in (CARD.read_text(encoding="utf-8"), made))
     told = [line for line in old if line.startswith(("- Data", "- bibert", "- Started"))]
     assert len(told) == 4  # it learned on twice

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from bibert.errors import BibertError, DataError
-from bibert.lab.attention import AttentionMap, attention_map, attention_maps
-from bibert.lab.inside import Inside, LayerInside
-from bibert.lab.subject import Subject, titles
+from bibert.lab.attention import AttentionMap, attention_map, attention_maps, score_shares
+from bibert.lab.look import Inside, LayerInside, Subject, load_subject, titles
 from bibert.runtime.engine import Encoded
 
 TOKENS = ("[CLS]", "a", "film", "[SEP]")
@@ -53,7 +52,7 @@ def test_weights_of_a_softmax_are_shown_as_they_are_and_scaled_by_the_largest_of
 def test_weights_of_two_values_are_shown_as_bits_that_are_never_rescaled(values):
     one = bits_subject(values)
     found = attention_map(one, "bibert", "a film")
-    bits = np.stack([layer.attended[0] for layer in one.read(["a film"]).inside.layers])
+    bits = np.stack([layer.attended[0] for layer in one.read("a film")[1].layers])
     assert found.is_bits
     np.testing.assert_array_equal(found.weights, bits)
     np.testing.assert_array_equal(found.scaled, found.weights)
@@ -74,7 +73,7 @@ def test_a_head_of_zeros_stays_zeros():
 @pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 3), (-1, 0)])
 def test_a_head_that_is_not_there_is_refused(layer, head):
     found = attention_map(bits_subject(), "bibert", "a film")
-    with pytest.raises(BibertError, match=r"bibert: has no layer .* layers are 0 to 1, heads 0 to 2"):
+    with pytest.raises(BibertError, match=r"bibert:.*layers.*0 to 1.*heads 0 to 2"):
         found.head(layer, head)
 
 
@@ -92,8 +91,8 @@ def test_models_side_by_side_keep_their_order():
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        (("[CLS]", "a", "movie", "[SEP]"), r"token 2 is 'film' for left and 'movie' for right; .* same tokenizer"),
-        (("[CLS]", "[SEP]"), r"left reads 4 tokens, right 2; give a text that both read whole, of at most 2 tokens"),
+        (("[CLS]", "a", "movie", "[SEP]"), r"token 2 .*'film'.*'movie'.*same tokenizer"),
+        (("[CLS]", "[SEP]"), r"left.* 4 .*right.* 2.*at most 2 tokens"),
     ],
 )
 def test_models_that_read_other_tokens_are_refused_by_name(tokens, message):
@@ -105,14 +104,13 @@ def test_models_that_read_other_tokens_are_refused_by_name(tokens, message):
 
 
 def test_no_model_is_refused():
-    with pytest.raises(DataError, match="no model to look into"):
+    with pytest.raises(DataError, match="at least one"):
         attention_maps({}, "a film")
 
 
 def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained):
     pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
     from bibert.export import pack
-    from bibert.lab.subject import load_subject
     from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
 
@@ -129,9 +127,28 @@ def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained)
 
 def test_a_full_precision_folder_shows_its_softmax(tmp_path, save_untrained):
     pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
-    from bibert.lab.subject import load_subject
 
     folder = save_untrained(tmp_path, ["a gorgeous, witty film"], scheme="full_precision")
     found = attention_map(load_subject(folder), "teacher", "a witty film")
     assert not found.is_bits
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+
+
+def test_scores_are_counted_without_padding():
+    random = np.random.default_rng(0)
+    query, key = random.random((2, 2, 2, 3, 5)) < 0.5  # two texts, two heads, three tokens, five channels
+    real = np.array([[True, True, True], [True, False, False]])
+    nothing = np.zeros((2, 2, 3, 3), bool)
+    layer = LayerInside(query, key, key, nothing.astype(np.float32), nothing, key, nothing[:, 0], {})
+    found: dict[int, int] = {}
+    for text, tokens in ((0, 3), (1, 1)):
+        for head in range(2):
+            for i in range(tokens):
+                for j in range(tokens):
+                    same = int((query[text, head, i] == key[text, head, j]).sum())
+                    found[2 * same - 5] = found.get(2 * same - 5, 0) + 1
+    shares = score_shares([Inside(real, (layer,))])
+    assert shares.shape == (1, 6)
+    expected = [found.get(score, 0) / sum(found.values()) for score in range(-5, 6, 2)]
+    np.testing.assert_allclose(shares[0], expected)
+    np.testing.assert_allclose(score_shares([Inside(real, (layer,))] * 2), shares)

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from bibert.distill.objective import LayerMatch
-from bibert.lab.direction import DirectionProbe, movement
-from bibert.lab.movement import THINGS, distilled_by, mean_margin
+from bibert.lab.direction import THINGS, DirectionProbe, distilled_by, mean_margin, movement
 from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import LayerTrace
 from bibert.nn.model import Trace

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bibert.lab.entropy import HEAD_WEIGHTS, HEADS, entropies, weight_of
-from bibert.lab.inside import Inside, LayerInside
+from bibert.lab.entropy import HEAD_WEIGHTS, HEADS, entropies
+from bibert.lab.look import Inside, LayerInside
 from bibert.lab.network import inside_of_network
 from bibert.lab.theory import binary_entropy
 from bibert.nn.layers import BiBertConfig
@@ -83,7 +83,7 @@ def _rows_of(layer: LayerInside, rows: list[int]) -> LayerInside:
 
 def test_the_names_are_those_of_heads_and_layers(inside):
     found = entropies([inside])
-    assert set(found.heads) == {*HEADS, *map(weight_of, HEAD_WEIGHTS)}
+    assert set(found.heads) == {*HEADS, *(f"weight of {name}" for name in HEAD_WEIGHTS)}
     assert set(found.layers) == {"ffn_hidden", "weight of intermediate", "weight of output"}
     assert all(table.shape == (2,) for table in found.by_layer().values())
 

@@ -1,18 +1,19 @@
-"""What every head of several models attends to in one text (Fig. "Attention-head view", Fig. "Attention pattern").
+"""What the heads of several models attend to in one text (Fig. "Attention-head view", Fig. "Attention pattern").
 
-Here are the arrays, made from `subject`; they are drawn by `plots.attention` and shown in a browser by `pages`.
+Maps are arrays, which `plots.attention` draws and `pages` shows in a browser. `score_shares` counts attention scores
+before any scale, the integers of Theorem 2.
 
 Shapes: L layers, H heads, T tokens; rows of a (T, T) matrix are queries, its columns keys.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bibert.errors import BibertError, DataError
-from bibert.lab.inside import Flags, Floats, Inside
-from bibert.lab.subject import Subject
+from bibert.lab.look import Flags, Floats, Inside, LayerInside, Subject
 from bibert.runtime.text import Row
 
 
@@ -21,11 +22,8 @@ class AttentionMap:
     """The attention of one model on one text.
 
     Attributes:
-        title: what stands above it.
-        scheme: the name of the model's scheme.
-        tokens: what it read, T of them.
-        weights: (L, H, T, T); of a 1-bit model its bits, as 0 and 1.
-        is_bits: whether they are bits; of weights -1 and +1 the bit is 1 for +1, of two values in a row for the larger.
+        weights: (L, H, T, T); for a 1-bit model its bits, as 0 and 1.
+        is_bits: whether they are bits; for weights -1 and +1 the bit is 1 for +1, for `asym` the larger of two values.
     """
 
     title: str
@@ -36,17 +34,17 @@ class AttentionMap:
 
     @property
     def layers(self) -> int:
-        """How many layers it has."""
+        """The number of layers."""
         return len(self.weights)
 
     @property
     def heads(self) -> int:
-        """How many heads a layer has."""
+        """The number of heads of a layer."""
         return int(self.weights.shape[1])
 
     @property
     def largest(self) -> Floats:
-        """(L, H): what a head's weights are divided by to be shown; 1 for bits, so that no head looks like another."""
+        """(L, H): the weight that is drawn darkest in each head; 1 for bits, which are never rescaled."""
         if self.is_bits:
             return np.ones(self.weights.shape[:2], np.float32)
         largest: Floats = self.weights.max(axis=(-2, -1))
@@ -54,15 +52,11 @@ class AttentionMap:
 
     @property
     def scaled(self) -> Floats:
-        """(L, H, T, T) between 0 and 1: the weights of every head divided by its largest, or the bits."""
+        """(L, H, T, T) between 0 and 1: the weights of each head divided by its largest, or the bits."""
         return self.weights / self.largest[:, :, None, None]
 
     def head(self, layer: int, head: int) -> Floats:
-        """The scaled (T, T) of one head.
-
-        Raises:
-            BibertError: there is no such head.
-        """
+        """The scaled (T, T) of one head."""
         if not (0 <= layer < self.layers and 0 <= head < self.heads):
             raise BibertError(
                 f"{self.title}: has no layer {layer} with a head {head}; layers are 0 to {self.layers - 1}, "
@@ -73,7 +67,7 @@ class AttentionMap:
 
 
 def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[AttentionMap, ...]:
-    """The attention of every model, by its title, on the same text, or pair of texts.
+    """The attention of every model, by title, on the same text or pair of texts.
 
     Raises:
         DataError: there is no model, or two read different tokens.
@@ -89,31 +83,39 @@ def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[Attention
 
 def attention_map(subject: Subject, title: str, row: Row) -> AttentionMap:
     """The attention of one model on a text, or pair of texts."""
-    reading = subject.read(row)
-    weights, bits = _weights(reading.inside), _bits(reading.inside)
-    # All bits of a softmax are 1 while its weights differ: that is a model whose attention has no bits.
+    tokens, inside = subject.read(row)
+    weights = np.stack([layer.attention[0] for layer in inside.layers])
+    bits = np.stack([layer.attended[0] for layer in inside.layers])
+    # If all bits are 1 but the weights differ, this is a softmax that is not binarized.
     is_bits = bool(not bits.all() or (weights == 1).all())
-    return AttentionMap(title, subject.scheme, reading.tokens, bits.astype(np.float32) if is_bits else weights, is_bits)
-
-
-def _weights(inside: Inside) -> Floats:
-    return np.stack([layer.attention[0] for layer in inside.layers])
-
-
-def _bits(inside: Inside) -> Flags:
-    return np.stack([layer.attended[0] for layer in inside.layers])
+    return AttentionMap(title, subject.scheme, tokens, bits.astype(np.float32) if is_bits else weights, is_bits)
 
 
 def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:
     counts = len(one.tokens), len(other.tokens)
-    if counts[0] != counts[1]:  # mostly one was cut, by a limit of its own
+    if counts[0] != counts[1]:  # usually one model truncates earlier
         raise DataError(
-            f"{one.title} reads {counts[0]} tokens, {other.title} {counts[1]}; give a text that both read whole, of at "
-            f"most {min(counts)} tokens, to models with the same tokenizer"
+            f"{one.title} reads {counts[0]} tokens, {other.title} {counts[1]}; give a text of at most {min(counts)} "
+            "tokens to models with the same tokenizer"
         )
     for place, (left, right) in enumerate(zip(one.tokens, other.tokens, strict=True)):
         if left != right:
             raise DataError(
-                f"token {place} is {left!r} for {one.title} and {right!r} for {other.title}; only models with the same "
-                "tokenizer can be shown side by side"
+                f"token {place} is {left!r} for {one.title} and {right!r} for {other.title}; give models with the same "
+                "tokenizer"
             )
+
+
+def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:
+    """How often each score -D, -D + 2, ..., D occurs in all batches, (layers, D + 1), without padding."""
+    counts = sum(np.array([_score_counts(layer, inside.real) for layer in inside.layers]) for inside in insides)
+    shares: NDArray[np.float64] = counts / np.sum(counts, axis=1, keepdims=True)
+    return shares
+
+
+def _score_counts(layer: LayerInside, real: Flags) -> NDArray[np.int64]:
+    query, key = (np.where(bits, np.float32(1), np.float32(-1)) for bits in (layer.query, layer.key))
+    scores = (query @ key.swapaxes(-1, -2)).astype(np.int64)
+    size = query.shape[-1]
+    pairs = np.broadcast_to(real[:, None, :, None] & real[:, None, None, :], scores.shape)
+    return np.bincount((scores[pairs] + size) // 2, minlength=size + 1)

@@ -1,7 +1,7 @@
-"""The card of a packed model: what it is, how good it is and how it was made, as Markdown.
+"""The card of a packed model in Markdown: what it is, how good it is and how it was made.
 
-Every figure is measured here with the packed file itself, or stands in its header since `bibert pack` put it there;
-what is said of the teacher stands in the notes of its run.
+Every figure is measured here with the packed file itself, or comes from its header; figures of the teacher come from
+the notes of its run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,67 +20,104 @@ from bibert.nn.checkpoint import model_folder
 from bibert.runtime.classifier import TextClassifier, load
 from bibert.training.provenance import provenance, weights_digest
 
-BLANK = "–"
-LENGTHS = (0, 10, 20, 30)  # words from which a text is counted among longer ones
+LENGTHS = (0, 10, 20, 30)  # words from which a text counts as longer
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
+TEMPLATE = """\
+---
+library_name: bibert
+pipeline_tag: text-classification
+license: {licence}
+---
+
+# {title}
+
+A BERT with 1-bit weights, word embeddings and activations ({layers} layers, {hidden} channels, {heads} heads; scheme \
+`{scheme}`) in one file of {size:,} bytes, tokenizer included. It answers with: {labels}.
+
+```sh
+{command}
+```
+
+## Figures
+
+{measured_on} Engine and torch gave the same bits on {verified_rows:,} rows when the file was made.
+
+{figures}
+
+## Training
+
+{training}
+
+## Limits
+
+{limits}
+
+## Licence
+
+{licence}
+"""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a card is about.
-
-    Attributes:
-        title: its first line.
-        model: the packed file, a folder with one, or a name.
-        rows: labelled texts to measure it on.
-        task: the GLUE task whose dev set the rows are; empty for any other rows.
-        metrics: names of metrics, the selecting one first.
-        teacher: run or model folder of the teacher it was distilled from; None to say nothing of it.
-        licence: of the weights, such as apache-2.0.
-        limits: what a user must know, sentence by sentence.
-    """
+class CardRequest:
+    """What to put on a card."""
 
     title: str
-    model: str
-    rows: Split
-    task: str
-    metrics: Sequence[str]
-    teacher: Path | None
-    licence: str
-    limits: Sequence[str]
+    model: str  # the packed file, a folder with one, or a name
+    rows: Split  # labelled texts to measure it on
+    task: str  # the GLUE task whose dev set the rows are; empty for any other rows
+    metrics: Sequence[str]  # names, the selecting one first
+    teacher: Path | None  # its run or model folder; None to leave it out
+    licence: str  # of the weights, such as apache-2.0
+    limits: Sequence[str]  # what a user must know, sentence by sentence
 
 
-def card(subject: Subject) -> str:
-    """The card in Markdown.
+def card(request: CardRequest) -> str:
+    """Measure a packed file and describe it.
 
     Raises:
         ModelFileError: the file does not say where it comes from.
-        CheckpointError: nothing is noted of the teacher, or it is not that of this file.
+        CheckpointError: the teacher has no notes, or is not that of this file.
     """
-    path = find_file(subject.model)
+    path = find_file(request.model)
     classifier = load(path, threads=1)
-    missing = [name for name in ("recipe", "metrics", "data") if name not in classifier.about]
+    config, about = classifier.config, classifier.about
+    missing = [name for name in ("recipe", "metrics", "data") if name not in about]
     if missing:
-        raise ModelFileError(
-            f"{path}: does not say by which {missing[0]} it was trained; pack it again from the model folder of its run"
-        )
-    teacher = None if subject.teacher is None else _teacher(subject.teacher, classifier.about.get("teacher_sha256"))
-    logits = classifier.logits(subject.rows.texts, subject.rows.pairs)
-    parts = (
-        _front_matter(subject),
-        _opening(subject, classifier, path),
-        _figures(subject, classifier, teacher, logits),
-        _training(classifier, teacher),
-        _limits(subject, classifier),
+        raise ModelFileError(f"{path}: does not name its {missing[0]}; pack it again from the model folder of its run")
+    teacher = None if request.teacher is None else _teacher(request.teacher, about.get("teacher_sha256"))
+    scores = "The score is the output of the network and was"
+    if len(classifier.labels) > 1:
+        scores = "Scores are the softmax of the logits and were"
+    limits = [
+        f"Texts are cut after {classifier.max_length} tokens.",
+        f"It comes from one run, with seed {about['recipe'].get('seed')}. {scores} not calibrated.",
+        "It was not examined for bias against groups of people; do not decide about people with it.",
+        *request.limits,
+    ]
+    return TEMPLATE.format(
+        title=request.title,
+        licence=request.licence,
+        layers=config.layers,
+        hidden=config.hidden,
+        heads=config.heads,
+        scheme=about["scheme"],
+        size=path.stat().st_size,
+        labels=", ".join(classifier.labels) if len(classifier.labels) > 1 else "a score",
+        command=f"bibert predict {'' if request.model == DEFAULT else f'--model {request.model} '}'a text'",
+        measured_on=_measured_on(request, about["data"]["name"]),
+        verified_rows=about["verified_rows"],
+        figures=_figures(request, classifier, teacher),
+        training="\n".join(f"- {line}" for line in _training(about, teacher)),
+        limits="\n".join(f"- {line}" for line in limits),
     )
-    return "\n\n".join(parts) + "\n"
 
 
 def _teacher(given: Path, weights: str | None) -> Record:
-    """What the run of the teacher noted; `weights` is the digest in the packed file, None where it has none."""
+    """The record of the teacher's run; `weights` is the digest in the packed file, None if it has none."""
     folder = Path(model_folder(given))
     if not provenance(folder):
-        raise CheckpointError(f"{given}: lies in no finished run, so it has no notes; give the run of the teacher")
+        raise CheckpointError(f"{given}: is not in a finished run, so it has no notes; give the run of the teacher")
     found = weights_digest(folder)
     if weights is not None and found != weights:
         raise CheckpointError(
@@ -90,101 +127,77 @@ def _teacher(given: Path, weights: str | None) -> Record:
     return load_record(folder.parent)
 
 
-def _front_matter(subject: Subject) -> str:
-    return f"---\nlibrary_name: bibert\npipeline_tag: text-classification\nlicense: {subject.licence}\n---"
-
-
-def _opening(subject: Subject, classifier: TextClassifier, path: Path) -> str:
-    config, about = classifier.config, classifier.about
-    labels = ", ".join(classifier.labels) if len(classifier.labels) > 1 else "a score"
+def _measured_on(request: CardRequest, trained_on: str) -> str:
+    """The rows of the figures; only the dev set of its own task is known to have selected the model."""
+    rows = f"{len(request.rows):,} labelled rows"
+    if request.task == trained_on:
+        return f"On {rows} ({request.task}, dev). The model was selected on these rows; expect a little less on others."
+    origin = f"{request.task}, dev" if request.task else Path(request.rows.origin).name
     return (
-        f"# {subject.title}\n\n"
-        f"A BERT with 1-bit weights, word embeddings and activations ({config.layers} layers, {config.hidden} "
-        f"channels, {config.heads} heads; scheme `{about['scheme']}`) in one file of {path.stat().st_size:,} bytes, "
-        f"tokenizer included. It answers with: {labels}.\n\n"
-        f"```sh\n{_command(subject.model)}\n```"
+        f"The file was measured on {rows} ({origin}); its training may have used them. The figures of torch are those "
+        "of the dev set of each run, on which the model was selected."
     )
 
 
-def _command(model: str) -> str:
-    """How to ask the model; the one in the package needs no name."""
-    return "bibert predict 'a text'" if model == DEFAULT else f"bibert predict --model {model} 'a text'"
+def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record | None) -> str:
+    about, labels = classifier.about, np.asarray(request.rows.labels)
+    logits = classifier.logits(request.rows.texts, request.rows.pairs)
+    measured = score(logits, labels, request.metrics)
 
+    def noted(model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
+        """A row of the metrics that a run recorded, on its own dev set."""
+        where = "" if data["name"] == request.task else ", dev set of its run"
+        return [f"{model}, torch{where}", bits, *(_percent(metrics.get(f"dev_{name}")) for name in request.metrics)]
 
-def _figures(subject: Subject, classifier: TextClassifier, teacher: Record | None, logits: Any) -> str:
-    labels, about = np.asarray(subject.rows.labels), classifier.about
-    measured = score(logits, labels, subject.metrics)
-    lines = [f"| model | bits | {' | '.join(subject.metrics)} |", "|---" * (2 + len(subject.metrics)) + "|"]
+    rows = [noted("this model", "1-1-1", about["data"], about["metrics"])]
     if teacher is not None:
-        lines.append(_noted(subject, "teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
-    lines.append(_noted(subject, "this model", "1-1-1", about["data"], about["metrics"]))
-    lines.append(_row(f"this file, {classifier.isa} engine", "1-1-1", [measured[name] for name in subject.metrics]))
-    text = (
-        f"## Figures\n\n{_measured_on(subject, about['data']['name'])} Engine and torch gave the same bits on "
-        f"{about['verified_rows']:,} rows when the file was made.\n\n" + "\n".join(lines)
-    )
-    if len(classifier.labels) == 1:
-        return text
-    return f"{text}\n\n{_confusion(classifier.labels, labels, logits)}\n\n{_by_length(subject.rows, labels, logits)}"
+        rows.insert(0, noted("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
+    rows.append([f"this file, {classifier.isa} engine", "1-1-1", *map(_percent, measured.values())])
+    tables = [_table(["model", "bits", *request.metrics], rows)]
+    if len(classifier.labels) > 1:
+        counts = zip(classifier.labels, confusion(logits, labels), strict=True)
+        tables.append(_table(["gold \\ answer", *classifier.labels], [[name, *map(str, row)] for name, row in counts]))
+        tables.append(_by_length(request.rows, logits.argmax(axis=-1) == labels))
+    return "\n\n".join(tables)
 
 
-def _measured_on(subject: Subject, trained_on: str) -> str:
-    """Which rows the figures are of; that they selected the model is known of the dev set of its own task alone."""
-    rows = f"{len(subject.rows):,} labelled rows"
-    if subject.task == trained_on:
-        return (
-            f"On {rows} ({subject.task}, dev). The model was selected on these rows, so on others expect a little less."
-        )
-    origin = f"{subject.task}, dev" if subject.task else Path(subject.rows.origin).name
-    return (
-        f"The file was measured on {rows} ({origin}); whether its training used them is not noted. The figures of "
-        "torch are those of the dev set of each run, on which the model was selected."
-    )
-
-
-def _noted(subject: Subject, model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> str:
-    """The line of what a run noted at its end, on its own dev set."""
-    where = "" if data["name"] == subject.task else ", dev set of its run"
-    return _row(f"{model}, torch{where}", bits, [metrics.get(f"dev_{name}") for name in subject.metrics])
-
-
-def _row(name: str, bits: str, values: Sequence[float | None]) -> str:
-    cells = [BLANK if value is None else f"{100 * value:.2f} %" for value in values]
-    return f"| {name} | {bits} | {' | '.join(cells)} |"
-
-
-def _confusion(names: Sequence[str], labels: Any, logits: Any) -> str:
-    counts = confusion(logits, labels)
-    lines = [f"| gold \\ answer | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
-    lines += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in zip(names, counts, strict=True)]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    lines.insert(1, "|---" * len(head) + "|")
     return "\n".join(lines)
 
 
-def _by_length(rows: Split, labels: Any, logits: Any) -> str:
-    """Accuracy on short and on long texts, which a mean over all would hide."""
-    words, right = np.array([len(text.split()) for text in rows.joined_texts]), logits.argmax(axis=-1) == labels
-    lines = ["| words of the text | rows | accuracy |", "|---|---|---|"]
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def _by_length(rows: Split, right: Any) -> str:
+    """Accuracy on short and on long texts, which the mean over all hides."""
+    words, lines = np.array([len(text.split()) for text in rows.joined_texts]), []
     for least, end in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
         some = right[(words >= least) & (words < (np.inf if end is None else end))]
         if some.size:
             span = f"{least} and more" if end is None else f"{least} to {end - 1}"
-            lines.append(f"| {span} | {some.size:,} | {100 * some.mean():.1f} % |")
-    return "\n".join(lines)
+            lines.append([span, f"{some.size:,}", f"{100 * some.mean():.1f} %"])
+    return _table(["words of the text", "rows", "accuracy"], lines)
 
 
-def _training(classifier: TextClassifier, teacher: Record | None) -> str:
-    about = classifier.about
+def _training(about: Mapping[str, Any], teacher: Record | None) -> list[str]:
     settings = _settings(about["recipe"], [*RECIPE_FIRST, *sorted(about["recipe"].keys() - set(RECIPE_FIRST))])
+    called = "a teacher"
+    if teacher is not None:
+        quantized = f"a teacher of scheme `{teacher.scheme.name}` ({teacher.scheme.bits} bits)"
+        called = quantized if teacher.scheme.is_quantized else "a full-precision teacher"
     lines = [
-        f"- Data: {_data(about['data'])}.",
-        f"- Scheme `{about['scheme']}`, distilled from {_called(teacher)}. Recipe: {settings}.",
-        f"- bibert {about['bibert']}, commit {about.get('commit')}, {about.get('date')}, {about.get('cpu')}.",
+        f"Data: {_data(about['data'])}.",
+        f"Scheme `{about['scheme']}`, distilled from {called}. Recipe: {settings}.",
+        f"bibert {about['bibert']}, commit {about.get('commit')}, {about.get('date')}, {about.get('cpu')}.",
         *_starts(about.get("start")),
     ]
     if teacher is not None:
         settings = _settings(teacher.recipe, RECIPE_FIRST[:6])
-        lines.append(f"- Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
-    return "## Training\n\n" + "\n".join(lines)
+        lines.append(f"Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
+    return lines
 
 
 def _data(data: Mapping[str, str]) -> str:
@@ -192,40 +205,18 @@ def _data(data: Mapping[str, str]) -> str:
 
 
 def _starts(start: Mapping[str, Any] | None) -> list[str]:
-    """What the training started from and what that one started from, where it was not the teacher."""
+    """The model that training started from, if it was not the teacher, and the one that this started from."""
     if start is None:
         return []
     if "recipe" not in start:
         digest = f"the SHA-256 of its weights is {start['sha256'][:16]}…" if start["sha256"] else "it is on the Hub"
-        return [f"- Started from a model that is not of a run of bibert; {digest}."]
+        return [f"Started from a model that is not of a run of bibert; {digest}."]
     settings = _settings(start["recipe"], RECIPE_FIRST)
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in sorted(start["metrics"].items()))
-    said = f"- Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
+    said = f"Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
     return [f"{said} Recipe: {settings}. Commit {start['commit']}, {start['date']}.", *_starts(start["start"])]
 
 
 def _settings(recipe: Mapping[str, Any], names: Sequence[str]) -> str:
-    unused = "epochs" if recipe.get("max_steps") else "max_steps"  # the steps count, if any are given
+    unused = "epochs" if recipe.get("max_steps") else "max_steps"  # steps override epochs
     return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe and name != unused)
-
-
-def _called(teacher: Record | None) -> str:
-    if teacher is None:
-        return "a teacher"
-    if not teacher.scheme.is_quantized:
-        return "a full-precision teacher"
-    return f"a teacher of scheme `{teacher.scheme.name}` ({teacher.scheme.bits} bits)"
-
-
-def _limits(subject: Subject, classifier: TextClassifier) -> str:
-    scores = "Scores are the softmax of the logits and were"
-    if len(classifier.labels) == 1:
-        scores = "The score is the output of the network and was"
-    lines = [
-        f"Texts are cut after {classifier.max_length} tokens.",
-        f"It comes from one run, with seed {classifier.about['recipe'].get('seed')}. {scores} not calibrated.",
-        "It was not examined for bias against groups of people; do not decide about people with it.",
-        *subject.limits,
-    ]
-    listed = "\n".join(f"- {line}" for line in lines)
-    return f"## Limits\n\n{listed}\n\n## Licence\n\n{subject.licence}"

@@ -11,13 +11,13 @@ from typing import Any
 
 from bibert.lab.architecture import count_parameters, name_of
 from bibert.lab.cost import MIB, TOKENS, Flops, Size, count_scales, flops, size
-from bibert.lab.paper import STRENGTHENED, TABLE_2, Table
+from bibert.lab.paper import STRENGTHENED, TABLE_2, PaperTable
 from bibert.nn.schemes import SCHEMES, Scheme
 from bibert.packed.schema import PackedConfig
 
 GIGA = 10**9
 # The columns of costs and where the paper prints them; Table 3 repeats those of Table 2.
-PRINTED_IN: Mapping[str, Table] = {"size": TABLE_2, "flops": TABLE_2, "extra_flops": STRENGTHENED}
+PRINTED_IN: Mapping[str, PaperTable] = {"size": TABLE_2, "flops": TABLE_2, "extra_flops": STRENGTHENED}
 
 
 class Verdict(StrEnum):

@@ -1,40 +1,80 @@
 """Direction mismatch (Section 3.3.1, Fig. "direction mismatch"): did a student move towards its teacher?
 
-A fixed batch is read at two moments of a training. For every element of an attention score, and of the similarity
+A fixed batch is read at two moments of a training. For each element of an attention score, and of the similarity
 matrix of queries, keys or values, the teacher lies in a direction, the sign of (teacher - student before), and
-training took a step, (student after - student before). What they make together is a `movement`.
+training took a step, (student after - student before). The two match, mismatch, or the element did not move.
+
+Torch is imported only where a model is read, so that recorded movements can be shown without it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from bibert.distill.losses import TINY, similarity, size
-from bibert.distill.objective import LayerMatch
-from bibert.lab.movement import SCORES, SIMILARITIES, THINGS, Movement
-from bibert.nn.layers import LayerTrace
-from bibert.nn.model import Trace
+from bibert.nn.schemes import Scheme
 
-Pairs = Mapping[str, list[Tensor]]  # (B, H, T, T) of each layer, on the CPU
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bibert.distill.objective import LayerMatch
+    from bibert.nn.layers import LayerTrace
+    from bibert.nn.model import Trace
+
+SCORES = "scores"  # distilled by the baseline
+SIMILARITIES = ("query", "key", "value")  # distilled by Direction-Matching Distillation
+THINGS = (SCORES, *SIMILARITIES)
+TERMS = {SCORES: "attention", **{name: f"dmd_{name}" for name in SIMILARITIES}}  # the loss term that asks for each
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How one thing moved, (layers, heads) each: the share of elements that moved each way and their mean step.
+
+    The shares add up to 1 with that of elements that did not move; the mean of no steps is 0.
+    """
+
+    matching: Floats
+    mismatching: Floats
+    matching_margin: Floats
+    mismatching_margin: Floats
+
+    def to_dict(self) -> dict[str, list[list[float]]]:
+        """Plain values, with five digits."""
+        return {name: [[float(f"{x:.5g}") for x in row] for row in table] for name, table in vars(self).items()}
+
+
+def mean_margin(share: Floats, margin: Floats) -> Floats:
+    """The mean length of all steps, (..., layers, heads) each to (...): heads weigh by their number of steps."""
+    steps = share.sum(axis=(-2, -1))
+    mean: Floats = (share * margin).sum(axis=(-2, -1)) / np.maximum(steps, np.finfo(np.float64).tiny)
+    return mean
+
+
+def distilled_by(scheme: Scheme) -> list[str]:
+    """The members of `THINGS` that training with a scheme matches with the teacher's."""
+    terms = {term for stage in scheme.schedule for term in stage.terms}
+    return [thing for thing, term in TERMS.items() if term in terms]
 
 
 class DirectionProbe:
-    """Remembers where a student was, and says how it moved when it is asked again.
+    """Remembers where a student was, and returns how it moved since then at the next call.
 
     Args:
         teacher: the trace of the teacher on the batch; it is not kept.
-        match: which of its layers and heads the student learns from.
+        match: the teacher's layers and heads that the student learns from.
     """
 
-    def __init__(self, teacher: Trace, match: LayerMatch) -> None:
+    def __init__(self, teacher: "Trace", match: "LayerMatch") -> None:
         self.goal = _pairs(match.taught(teacher.layers), teacher.mask)
-        self.before: Pairs | None = None
+        self.before: Mapping[str, list[Tensor]] | None = None  # (B, H, T, T) of each layer, on the CPU
 
-    @torch.no_grad()
-    def __call__(self, student: Trace) -> dict[str, Movement] | None:
-        """How everything moved since the last call; None at the first one."""
+    def __call__(self, student: "Trace") -> dict[str, Movement] | None:
+        """How everything moved since the last call; None at the first one. Traces carry no gradient."""
         now, before = _pairs(student.layers, student.mask), self.before
         self.before = now
         if before is None:
@@ -44,34 +84,31 @@ class DirectionProbe:
         return {name: movement(before[name], now[name], self.goal[name], real) for name in THINGS}
 
 
-def movement(before: list[Tensor], after: list[Tensor], goal: list[Tensor], real: Tensor) -> Movement:
-    """Compare steps with directions, layer by layer; `real` is (B, 1, T, T), 1 where both tokens are."""
+def movement(before: "list[Tensor]", after: "list[Tensor]", goal: "list[Tensor]", real: "Tensor") -> Movement:
+    """Compare steps with directions, layer by layer; `real` is (B, 1, T, T), 1 where neither token is padding."""
     layers = [_layer(*tensors, real) for tensors in zip(before, after, goal, strict=True)]
-    columns = np.array(layers).transpose(1, 0, 2)  # (4, layers, heads)
-    return Movement(*columns)
+    return Movement(*np.array(layers).transpose(1, 0, 2))  # (4, layers, heads)
 
 
-def _layer(before: Tensor, after: Tensor, goal: Tensor, real: Tensor) -> list[list[float]]:
+def _layer(before: "Tensor", after: "Tensor", goal: "Tensor", real: "Tensor") -> list[list[float]]:
     step, asked = after - before, goal - before
     agreement = (step * asked).sign() * real
-    elements = real.sum()
     shares, margins = [], []
     for sign in (1, -1):
         chosen = (agreement == sign).to(step.dtype)
         count = chosen.sum(dim=(0, 2, 3))
-        shares.append((count / elements).tolist())
+        shares.append((count / real.sum()).tolist())
         margins.append(((step.abs() * chosen).sum(dim=(0, 2, 3)) / count.clamp_min(1)).tolist())
     return [*shares, *margins]
 
 
-def _pairs(layers: list[LayerTrace], mask: Tensor) -> dict[str, list[Tensor]]:
+def _pairs(layers: "list[LayerTrace]", mask: "Tensor") -> "dict[str, list[Tensor]]":
+    """Scores, and P = XXᵀ / ‖XXᵀ‖ of queries, keys and values: the norm is that of each text and head."""
+    from bibert.distill.losses import TINY, similarity, size
+
     tokens = mask[:, None, :, None]
     found = {SCORES: [layer.scores.cpu() for layer in layers]}
     for name in SIMILARITIES:
-        found[name] = [_direction(similarity(getattr(layer, name) * tokens)).cpu() for layer in layers]
+        products = [similarity(getattr(layer, name) * tokens) for layer in layers]
+        found[name] = [(one / size(one, (-2, -1)).clamp_min(TINY)).cpu() for one in products]
     return found
-
-
-def _direction(x: Tensor) -> Tensor:
-    """P = XXᵀ / ‖XXᵀ‖ of each text and head, the paper's reading."""
-    return x / size(x, (-2, -1)).clamp_min(TINY)

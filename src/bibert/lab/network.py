@@ -1,7 +1,7 @@
-"""The inside of a torch model of any scheme with 1-bit activations, or of none: see `inside` for the form.
+"""The inside of a torch model whose activations have one bit, or full precision: see `look` for the form.
 
-A full-precision model is shown as a sign would see it: its bits are the signs of its values. So its attention bits,
-signs of a softmax, are all 1, which is the paper's argument against binarizing a softmax (Section 3.2.1).
+A full-precision model is shown as a sign would see it: its bits are the signs of its values. All its attention bits,
+signs of a softmax, are therefore 1: the paper's argument against binarizing a softmax (Section 3.2.1).
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from bibert.errors import SchemeError
-from bibert.lab.inside import Batch, Flags, Floats, Inside, LayerInside, Matrices, by_head
+from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, Matrices, by_head
 from bibert.nn.layers import LayerTrace, QuantLinear
 from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, Trace, evaluating
 from bibert.nn.schemes import Scheme
 
 
-def inside_of_network(model: BiBertForSequenceClassification, batch: Batch) -> Inside:
-    """Let a network read a batch, in eval mode.
-
-    Raises:
-        SchemeError: some of its activations have several bits.
-    """
+def inside_of_network(model: BiBertForSequenceClassification, batch: Arrays) -> Inside:
+    """Read a batch with a network in eval mode."""
     return inside_of_trace(model, trace_of(model, {name: torch.from_numpy(array) for name, array in batch.items()}))
 
 
 def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor]) -> Trace:
-    """The trace of a pass in eval mode; the model is left in the mode it was in."""
+    """The trace of a pass in eval mode; the model's mode is restored."""
     with evaluating(model):
         trace: Trace = model(**{name: value.to(model.device) for name, value in inputs.items()}, trace=True).trace
     return trace
@@ -35,17 +31,17 @@ def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor
 
 @torch.no_grad()
 def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Inside:
-    """The inside of a pass that was traced.
+    """The inside of a traced pass.
 
     Raises:
-        SchemeError: some of its activations have several bits.
+        SchemeError: some of the activations have several bits.
     """
     scheme = model.config.quantization
     if scheme.is_quantized and not scheme.is_binarized:
         kept = f" and keeps {', '.join(scheme.kept)}" if scheme.kept else ""
         raise SchemeError(
-            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}, only single bits can be "
-            "looked at; give a 1-bit student, or a full-precision model"
+            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}; only single bits can be "
+            "shown: give a 1-bit student, or a full-precision model"
         )
     pairs = zip(model.bert.encoder.layer, trace.layers, strict=True)
     real = trace.mask.cpu().numpy() == 1
@@ -59,6 +55,7 @@ def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> 
     ffn_hidden = output.dense.input_quantizer(output.input_shift(trace.ffn_hidden)).levels
     attention = trace.weights.cpu().numpy()
     zero_is_one = not scheme.is_quantized  # the sign of a float counts 0 as +1; a level of 0 is a bit of 0
+    has_bits = not scheme.split and (scheme.bits.weight == 1 or not scheme.is_quantized)
     return LayerInside(
         query=_bits(trace.levels.query, zero_is_one),
         key=_bits(trace.levels.key, zero_is_one),
@@ -67,7 +64,8 @@ def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> 
         attended=_attended(scheme, attention, real),
         context=by_head(_bits(context, zero_is_one), block.attention.self.heads),
         ffn_hidden=_bits(ffn_hidden, zero_is_one),
-        weights=_weights(scheme, block),
+        # No bits where a weight has several, or is the sum of two.
+        weights=Matrices(LINEARS if has_bits else (), lambda name: _weight_bits(block.get_submodule(LINEARS[name]))),
     )
 
 
@@ -77,7 +75,7 @@ def _bits(levels: Tensor, zero_is_one: bool) -> Flags:
 
 
 def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
-    """The bits of attention weights; of the two values of `asym` in a row, the larger one is the 1."""
+    """The bits of attention weights; `asym` has two values in a row, of which the larger one is the 1."""
     keys = real[:, None, None, :]
     if scheme.attention == "asym":
         low = np.where(keys, attention, np.inf).min(axis=-1, keepdims=True)
@@ -85,12 +83,6 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
         flags: Flags = (attention >= (low + high) / 2) & keys
         return flags
     return (attention > 0 if scheme.is_quantized else attention >= 0) & keys
-
-
-def _weights(scheme: Scheme, block: BertLayer) -> Matrices:
-    """The bits of the six matrices; none where a weight has more than one, or is the sum of two."""
-    has_bits = not scheme.split and (scheme.bits.weight == 1 or not scheme.is_quantized)
-    return Matrices(LINEARS if has_bits else (), lambda name: _weight_bits(block.get_submodule(LINEARS[name])))
 
 
 @torch.no_grad()

@@ -1,8 +1,8 @@
 """The paper's printed figures as data: every table of results, row by row, keyed by our names.
 
 Schemes are named as in `nn.schemes`, tasks as in `data.glue` (MNLI has a column for each of its two dev sets).
-Numbers are what the paper prints, mistakes included; what is odd about them stands in `NOTES`. A printed size, FLOPs
-figure or average is a `Decimal`, because 28.0 says more than 28. Nothing is computed here but the mean of a row.
+Numbers are those of the paper, mistakes included; `NOTES` lists the oddities. A printed size, FLOPs figure or average
+is a `Decimal`, because 28.0 says more than 28. Nothing is computed here but the mean of a row.
 """
 
 from collections.abc import Mapping
@@ -15,41 +15,29 @@ GLUE = ("mnli_matched", "mnli_mismatched", "qqp", "qnli", "sst2", "cola", "stsb"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a table.
-
-    Attributes:
-        scheme: its name in `nn.schemes`.
-        architecture: its name in `architecture.ARCHITECTURES`.
-        augmented: trained on augmented data.
-        scores: by task, None where the paper leaves a blank; its metric, in percent.
-        average: as printed.
-        size: MB, as printed.
-        flops: GFLOPs, as printed.
-        extra_flops: the appendix's ΔFLOPs in G, on top of the baseline.
-        entropy: of the attention weights in bits, in the sweep of quantiles.
-    """
+class PaperRow:
+    """One line of a table, with figures as printed; scores by task are in percent, None for a blank."""
 
     scheme: str
-    architecture: str
-    augmented: bool
+    architecture: str  # a key of `ARCHITECTURES`
+    augmented: bool  # trained on augmented data
     scores: Mapping[str, float | None]
     average: Decimal | None = None
-    size: Decimal | None = None
-    flops: Decimal | None = None
-    extra_flops: Decimal | None = None
-    entropy: Decimal | None = None
+    size: Decimal | None = None  # MB
+    flops: Decimal | None = None  # G
+    extra_flops: Decimal | None = None  # the appendix's ΔFLOPs in G, on top of the baseline
+    entropy: Decimal | None = None  # of the attention weights in bits, in the sweep of quantiles
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of results under the name `docs` and `NOTES` use for it."""
+class PaperTable:
+    """A table of results under the name that `NOTES` and the documents use for it."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[PaperRow, ...]
 
-    def row(self, scheme: str, architecture: str = "bert-base", *, augmented: bool = False) -> Row | None:
-        """The row of a scheme on an architecture, or None if the table has none."""
+    def row(self, scheme: str, architecture: str = "bert-base", *, augmented: bool = False) -> PaperRow | None:
+        """The row of a scheme on an architecture, if there is one."""
         wanted = (scheme, architecture, augmented)
         return next((row for row in self.rows if (row.scheme, row.architecture, row.augmented) == wanted), None)
 
@@ -57,34 +45,31 @@ class Table:
 PRINTED = ("average", "size", "flops", "extra_flops", "entropy")
 
 
-def zeros_percent(row: Row) -> float:
-    """The share of zero attention weights in a row of the sweep of quantiles."""
+def zeros_percent(row: PaperRow) -> float:
+    """The percentage of zero attention weights in a row of the sweep of quantiles."""
     return float(row.scheme.partition("(")[2].removesuffix(")"))
 
 
-def _table(name: str, text: str) -> Table:
-    """Read a table as it stands in the paper: a line of column names, then rows; `-` is a blank."""
+def _table(name: str, text: str) -> PaperTable:
+    """Read a table as printed: a line of column names, then rows; `-` is a blank."""
     header, *lines = text.strip().splitlines()
     columns = header.split()
-    return Table(name, tuple(_row(dict(zip(columns, line.split(), strict=True))) for line in lines))
+    return PaperTable(name, tuple(_row(dict(zip(columns, line.split(), strict=True))) for line in lines))
 
 
-def _row(cells: Mapping[str, str]) -> Row:
-    return Row(
+def _row(cells: Mapping[str, str]) -> PaperRow:
+    scores = {task: None if cells[task] == "-" else float(cells[task]) for task in GLUE if task in cells}
+    return PaperRow(
         scheme=cells["scheme"],
         architecture=cells.get("architecture", "bert-base"),
         augmented=cells.get("data") == "augmented",
-        scores=MappingProxyType({task: _number(cells[task]) for task in GLUE if task in cells}),
+        scores=MappingProxyType(scores),
         **{column: Decimal(cells[column]) for column in PRINTED if cells.get(column, "-") != "-"},
     )
 
 
-def _number(cell: str) -> float | None:
-    return None if cell == "-" else float(cell)
-
-
-def average(row: Row) -> float | None:
-    """The mean of all scores of a row, MNLI counted twice: nine numbers in Table 2. None if one is blank."""
+def average(row: PaperRow) -> float | None:
+    """The mean of the scores of a row, both of MNLI's included: nine numbers in Table 2. None if one is blank."""
     scores = [score for score in row.scores.values() if score is not None]
     return fmean(scores) if len(scores) == len(row.scores) else None
 
@@ -186,7 +171,7 @@ VARIANTS = _table(
     """,
 )
 
-# The text of Section 3.1 prints the baseline, 89.09 and 73.24; the others are its differences added to the baseline.
+# The text of Section 3.1 prints the baseline, 89.09 and 73.24; the others are its differences plus the baseline.
 BOTTLENECKS = _table(
     "Section 3.1 (bottlenecks)",
     """
@@ -204,7 +189,7 @@ BOTTLENECKS = _table(
     """,
 )
 
-# Appendix, Theorem 3: percent of optimization directions that are wrong with 1 to 8 bits, counted in so many samples.
+# Appendix, Theorem 3: percentage of wrong optimization directions with 1 to 8 bits, and the number of samples.
 DIRECTION_ERROR = (14.36, 6.42, 4.35, 3.30, 2.76, 2.56, 2.51, 2.49)
 DIRECTION_ERROR_SAMPLES = 10_000
 # Section 3.3.1: mean steps of attention scores in one head of the baseline, in the right and in the wrong direction.
@@ -215,7 +200,7 @@ TABLES = (TABLE_1, TABLE_2, TABLE_3, STRENGTHENED, QUANTILES, VARIANTS, BOTTLENE
 
 @dataclass(frozen=True)
 class Note:
-    """Something odd about a printed figure: which table, which scheme ('' for all), and what."""
+    """An oddity of a printed figure: its table, its scheme ('' for all), and an explanation."""
 
     table: str
     scheme: str
@@ -225,34 +210,20 @@ class Note:
 NOTES = (
     Note(TABLE_2.name, "binarybert_1-1-4", "79.9 is taken from BinaryBERT's paper; the nine scores have mean 80.3"),
     Note(TABLE_2.name, "binarybert_50", "43.5 is printed, the nine scores have mean 43.59"),
-    Note(
-        TABLE_2.name,
-        "binarybert_50",
-        "listed with 13.4 MB, though BinaryBERT, of which it is a variant, has 16.5 MB",
-    ),
+    Note(TABLE_2.name, "binarybert_50", "listed with 13.4 MB, though it is a variant of BinaryBERT with 16.5 MB"),
     Note(TABLE_2.name, "baseline_50", "listed with 0.4 GFLOPs, though the appendix adds 0.076 G to the baseline's 0.4"),
     Note(
         TABLE_2.name,
         "full_precision",
         "the 6L and 4L rows are TinyBERT's figures from the GLUE test server (QQP as F1): not comparable with dev sets",
     ),
+    Note(TABLE_2.name, "", "RTE 52.7, MRPC 68.3 and 68.4, CoLA 0 and QQP 63.1 are the scores of the majority class"),
     Note(
-        TABLE_2.name,
-        "",
-        "RTE 52.7, MRPC 68.3 and 68.4, CoLA 0 and QQP 63.1 are the scores of always answering the larger class",
-    ),
-    Note(
-        TABLE_2.name,
-        "",
-        "one seed, best of 15 to 210 looks at the dev set; one standard error is 3 points on RTE, 2.3 on MRPC",
+        TABLE_2.name, "", "one seed, best of 15 to 210 looks at dev; one standard error is 3 points on RTE, 2.3 on MRPC"
     ),
     Note(TABLE_3.name, "bibert", "67.0 is printed, the six scores have mean 66.87"),
     Note(TABLE_3.name, "ternarybert_2-2-8", "77.8 is printed, the six scores have mean 77.67"),
-    Note(
-        TABLE_3.name,
-        "full_precision",
-        "6L: 79.2 is printed, the mean is 79.27; 4L: 76.2 is printed, the mean is 76.30",
-    ),
+    Note(TABLE_3.name, "full_precision", "79.2 (6L) and 76.2 (4L) are printed, the means are 79.27 and 76.30"),
     Note(STRENGTHENED.name, "bibert", "MNLI 67.3/68.6, Table 2 has 66.1/67.5; 63.5 is printed, the mean is 63.43"),
     Note(STRENGTHENED.name, "binarybert_1-1-1", "QQP 63.1, Table 2 has 66.2; hence the average 40.6, not 41.0"),
     Note(STRENGTHENED.name, "binarybert_50", "43.5 is printed, the nine scores have mean 43.59"),
@@ -284,5 +255,5 @@ NOTES = (
 
 
 def notes_on(scheme: str) -> tuple[Note, ...]:
-    """What is odd about the printed figures of a scheme."""
+    """The oddities of the printed figures of a scheme."""
     return tuple(note for note in NOTES if note.scheme == scheme)

@@ -1,42 +1,38 @@
-"""A look into a student while it trains: entropies and directions on a fixed batch, every so many steps, into a file.
+"""Looks into a student: entropies and directions on a fixed batch, while it trains or from checkpoints afterwards.
 
-Nothing of it reaches the training: the batch is read in eval mode and without a gradient, and no random number is
-drawn. What is measured is in `analysis.entropy` and `analysis.direction`.
+A probe does not affect training: the batch is read in eval mode and without gradients, and no random number is drawn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bibert.data.encoding import Collator, EncodedSplit
+from bibert.data.examples import MAX_LENGTH
 from bibert.distill.objective import match_layers
+from bibert.errors import DataError
 from bibert.files import read_json_lines
-from bibert.lab.direction import DirectionProbe
+from bibert.lab.direction import DirectionProbe, distilled_by
 from bibert.lab.entropy import entropies
+from bibert.lab.look import encode_rows, padded
 from bibert.lab.network import inside_of_trace, trace_of
-from bibert.nn.checkpoint import Classifier
+from bibert.lab.record import History, stacked
+from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
+from bibert.runtime.text import Row
 from bibert.training.callbacks import JsonLines
 from bibert.training.student import ProbeMaker
 
-TEXTS = 32  # of the probe batch
-# Tokens of a text in it. Something is kept for all pairs of them: 0.3 GB of BERT-base, three times during a look.
-MOST_TOKENS = 64
+TEXTS = 32  # in the probe batch
+MOST_TOKENS = 64  # of a text in it; memory is quadratic in tokens: 0.3 GB for BERT-base, three times during a look
 
 
 class Probe(JsonLines):
-    """Appends a line with what it saw to the probe file of a run.
-
-    Args:
-        path: the file.
-        stage: the stage of the schedule.
-        every: steps between two looks.
-        teacher: what the student learns from.
-        batch: what both read.
-    """
+    """Appends a line to the probe file of a run every `every` steps; student and teacher read the same `batch`."""
 
     def __init__(
         self,
@@ -53,23 +49,23 @@ class Probe(JsonLines):
         self.direction: DirectionProbe | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Look at the student that training starts from, or goes on from; that look may have been noted before."""
+        """Look at the student before the first step; a resumed run may have recorded this look already."""
         if self.direction is None and self._is_due(state):
             seen, known = self.look(model), read_json_lines(self.path) if self.path.exists() else []
             if all((event["stage"], event["step"]) != (self.stage, state.global_step) for event in known):
                 self.append(state.global_step, seen)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Look every so many steps."""
+        """Look every `every` steps."""
         if self._is_due(state):
             self.append(state.global_step, self.look(model))
 
     def _is_due(self, state: Any) -> bool:
-        """Looks are at multiples of `every` only, so that all movements are over equally many steps."""
+        """Looks are at multiples of `every` only, so that all movements span the same number of steps."""
         return bool(state.is_world_process_zero and state.global_step % self.every == 0)
 
     def look(self, model: BiBertForSequenceClassification) -> dict[str, Any]:
-        """Entropies now, of a student whose activations have one bit, and how it moved since the last look."""
+        """Current entropies, if activations have one bit, and how the student moved since the last look."""
         if self.direction is None:
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
@@ -83,7 +79,7 @@ class Probe(JsonLines):
 
 
 def probe_every(steps: int) -> ProbeMaker:
-    """A probe for `distill` that looks into the student every so many steps."""
+    """A probe for `distill` that looks into the student every `steps` steps."""
 
     def make(path: Path, stage: str, teacher: Classifier, texts: EncodedSplit) -> Probe:
         return Probe(path, stage, steps, teacher.model, probe_batch(texts, teacher.tokenizer.pad_token_id))
@@ -92,7 +88,42 @@ def probe_every(steps: int) -> ProbeMaker:
 
 
 def probe_batch(split: EncodedSplit, pad_token_id: int) -> dict[str, Tensor]:
-    """Texts from all over a split, always the same, cut to a moderate length."""
+    """Texts evenly spread over a split, always the same ones, truncated at `MOST_TOKENS`."""
     rows = np.linspace(0, len(split) - 1, min(TEXTS, len(split))).round().astype(int)
     batch = Collator(pad_token_id)([split[int(row)] for row in rows])
     return {name: tensor[:, :MOST_TOKENS] for name, tensor in batch.items() if name != "labels"}
+
+
+def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row]) -> History:
+    """Read texts with each checkpoint of a student, in the order given, and compare it with the one before.
+
+    Raises:
+        DataError: there are fewer than two checkpoints, or their steps fall.
+        CheckpointError: one cannot be read, or does not fit the teacher.
+    """
+    if len(checkpoints) < 2:
+        raise DataError(f"{len(checkpoints)} checkpoint given; a movement needs two or more, in training order")
+    steps, taught = _steps(checkpoints), load_classifier(teacher)
+    most = min(MAX_LENGTH, taught.model.config.max_position_embeddings)
+    arrays = padded(encode_rows(taught.tokenizer, most, rows))
+    batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    probe, moves, scheme = None, [], taught.model.config.quantization
+    for checkpoint in checkpoints:
+        student = load_classifier(checkpoint).model
+        scheme = student.config.quantization
+        if probe is None:
+            probe = DirectionProbe(trace_of(taught.model, batch), match_layers(student, taught.model))
+        moved = probe(trace_of(student, batch))
+        moves += [] if moved is None else [{thing: vars(tables) for thing, tables in moved.items()}]
+    return History(checkpoints[-1].name, scheme.name, distilled_by(scheme), (), {}, steps[1:], stacked(moves))
+
+
+def _steps(checkpoints: Sequence[Path]) -> list[int]:
+    """The steps in names such as checkpoint-500; positions if a name has none."""
+    ends = [path.name.rpartition("-")[2] for path in checkpoints]
+    if not all(end.isdecimal() for end in ends):
+        return list(range(len(ends)))
+    steps = [int(end) for end in ends]
+    if steps != sorted(set(steps)):
+        raise DataError(f"the checkpoints have the steps {steps}; give them in training order")
+    return steps

@@ -1,7 +1,7 @@
-"""The quickstart: the whole way from sentences the project generates itself to a packed file, in two minutes.
+"""The quickstart: from generated sentences to a packed file in two minutes.
 
-The sentences have negation, contrast and word order, so that counting words is not enough to label them. How far
-counting gets, how fast the packed file is, and printing are the command's business (`cli.quickstart`).
+The sentences have negation, contrast and word order, so that counting words is not enough to label them.
+`cli.quickstart` measures the packed file and prints the results.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,15 +28,14 @@ LAYERS, CHANNELS, HEADS = 2, 128, 4
 TEACHER = Recipe(learning_rate=5e-4, epochs=4, batch_size=32, max_length=64, eval_every=250)
 STUDENT = Recipe(learning_rate=1e-3, epochs=2, batch_size=32, max_length=64, eval_every=250)
 STUDENTS = ("baseline", "bibert")
-SHIPPED = "bibert"  # the student that is packed
-PACKED_NAME = "model.bibert"
+SHIPPED = "bibert"  # the student to pack
 
-Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the training of the model so called
+Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the training of a model by its name
 
 
 @dataclass(frozen=True)
 class Quickstart:
-    """What the quickstart found: dev accuracy of the teacher and of each student; the packed file; the sentences."""
+    """Dev accuracy of the teacher and of each student, the packed file, and the sentences."""
 
     teacher: float
     students: Mapping[str, float]
@@ -46,38 +45,28 @@ class Quickstart:
 
 
 def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
-    """Generate sentences, train a tokenizer and a teacher, distill each student, pack one; all goes to `output`.
+    """Generate sentences, train a tokenizer and a teacher, distill each student, and pack one, all in `output`.
 
-    Args:
-        output: folder of the runs; a killed quickstart goes on.
-        watch: makes the callbacks that show progress, given the name of what is trained.
-        seed: of sentences and weights.
+    A killed quickstart resumes. `seed` determines sentences and weights.
     """
     data = synthetic_reviews(TRAIN_ROWS, DEV_ROWS, seed)
     output.mkdir(parents=True, exist_ok=True)
-    start = output / "start"
+    start, teacher, packed = output / "start", output / "teacher", output / "model.bibert"
     save_classifier(untrained(data, seed), start)
-    teacher = output / "teacher"
     taught = finetune(start, data, teacher, TEACHER, callbacks=watch("teacher"))
     learned = {
         scheme: distill(RunFolder(teacher).model, scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
         for scheme in STUDENTS
     }
-    packed = output / PACKED_NAME
-    about = {"data": "generated sentences", "seed": seed}
     student = load_classifier(RunFolder(output / SHIPPED).model)
+    about = {"data": "generated sentences", "seed": seed}
     save(pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), packed)
-    return Quickstart(
-        teacher=taught["dev_accuracy"],
-        students={scheme: metrics["dev_accuracy"] for scheme, metrics in learned.items()},
-        packed=packed,
-        train=data.train,
-        dev=data.dev["dev"],
-    )
+    students = {scheme: metrics["dev_accuracy"] for scheme, metrics in learned.items()}
+    return Quickstart(taught["dev_accuracy"], students, packed, data.train, data.dev["dev"])
 
 
 def untrained(data: TextData, seed: int) -> Classifier:
-    """A small BERT with random weights and a tokenizer made for the data."""
+    """A small BERT with random weights, and a tokenizer trained on the data."""
     tokenizer = train_tokenizer(data.train.texts)
     set_seed(seed)
     config = BiBertConfig(

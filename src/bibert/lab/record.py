@@ -1,18 +1,21 @@
-"""What is written down about a trained model: the notes and the log of its run folder, or the header of its file.
+"""What was recorded about a trained model: the notes, log and probe file of its run folder, or the header of its file.
 
-Nothing is computed here and no torch is needed; a report is made of it in `pages.report`.
+Nothing is computed here and torch is not needed; `pages.report` makes a report of it.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.lab.architecture import read_architecture
-from bibert.lab.history import History, load_history
+from bibert.lab.direction import distilled_by
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, RUN_MODEL
@@ -24,24 +27,117 @@ from bibert.training.provenance import NOTES
 from bibert.training.run import LOG, PROBE
 
 FACTS = ("commit", "date", "cpu", "python", "versions")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class History:
+    """The looks into one student in the last stage of its training.
+
+    Attributes:
+        asked: the members of `direction.THINGS` that its training matches with the teacher's.
+        steps: the optimizer step of each look with entropies.
+        entropy: (looks, layers, heads) or (looks, layers) for each name of `entropy.Entropies`.
+        moves: the step of each look that has movements since the one before.
+        direction: for each of `direction.THINGS` the tables of a `Movement`, (looks, layers, heads) each.
+    """
+
+    name: str
+    scheme: str
+    asked: Sequence[str]
+    steps: Sequence[int]
+    entropy: Mapping[str, Floats]
+    moves: Sequence[int]
+    direction: Mapping[str, Mapping[str, Floats]]
+
+    def of_head(self, layer: int, head: int) -> "History":
+        """One head alone, in tables of one layer with one head."""
+        shape = next(iter([*self.entropy.values(), *(t for f in self.direction.values() for t in f.values())])).shape
+        if not (layer < shape[1] and head < shape[2]):
+            raise DataError(
+                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {shape[1] - 1}, "
+                f"heads 0 to {shape[2] - 1}"
+            )
+        one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
+        direction = {
+            thing: {field: table[one] for field, table in fields.items()} for thing, fields in self.direction.items()
+        }
+        return replace(
+            self,
+            entropy={name: table[one[: table.ndim]] for name, table in self.entropy.items()},
+            direction=direction,
+        )
+
+
+def load_history(run: Path) -> History:
+    """Read the probe file of a run folder.
+
+    Raises:
+        DataError: the folder has none, or it is damaged.
+    """
+    path = run / PROBE
+    if not path.is_file():
+        raise DataError(
+            f"{run}: has no {PROBE}; train with --probe-every 50 to see what happens during training, or give texts "
+            "(--text, --texts) to look into a trained model"
+        )
+    try:
+        events = read_json_lines(path)
+        last = [event for event in events if event["stage"] == events[-1]["stage"]]
+        looks, moves = ([event for event in last if kind in event] for kind in ("entropy", "direction"))
+        notes = json.loads((run / NOTES).read_text(encoding="utf-8"))
+        scheme = Scheme.from_dict(notes["request"]["scheme"])
+        return History(
+            name=run.name,
+            scheme=scheme.name,
+            asked=distilled_by(scheme),
+            steps=[event["step"] for event in looks],
+            entropy={
+                name: np.array([event["entropy"][name] for event in looks])
+                for name in (looks[0]["entropy"] if looks else ())
+            },
+            moves=[event["step"] for event in moves],
+            direction=stacked([event["direction"] for event in moves]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError, FileNotFoundError) as error:
+        raise DataError(f"{run}: {PROBE} or {NOTES} is damaged ({error!r}); train again") from error
+
+
+def stacked(moves: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Floats]]:
+    """Successive movements as tables, (looks, layers, heads) each."""
+    return {
+        thing: {field: np.array([move[thing][field] for move in moves]) for field in fields}
+        for thing, fields in (moves[0] if moves else {}).items()
+    }
+
+
+def curve(log: Sequence[Mapping[str, Any]], stage: str, name: str) -> dict[int, float]:
+    """A value of a training log by its step in a stage.
+
+    The first one at a step counts: at the end of a stage the best model is scored again, under the last step's number.
+    """
+    points: dict[int, float] = {}
+    for event in log:
+        if event["stage"] == stage and name in event:
+            points.setdefault(event["step"], event[name])
+    return points
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a model.
+    """Everything recorded about a model.
 
     Attributes:
         name: the file or the run folder.
-        model: where the model itself is; None for a run that has none yet.
-        scheme: how it is quantized.
-        architecture: its shape; None where there is no model yet, and for a split one, which no rule counts.
+        model: the path of the model itself; None for a run that has none yet.
+        architecture: its shape; None if there is no model yet, and for a split one, which no rule counts.
         labels: names of its classes; one name for a score.
-        data: name, digest and the like of what it was trained on.
+        data: name, digest and the like of its training data.
         recipe: every hyper-parameter.
-        metrics: of the dev set, as noted at the end of the training.
+        metrics: of the dev set, at the end of training.
         origin: commit, date, machine, versions.
         log: every event of the training, in order; empty for a file.
-        history: what looks into it found while it trained.
+        history: the looks into it during training.
         packed: the file, if it is one.
     """
 
@@ -60,7 +156,7 @@ class Record:
 
     @property
     def has_bits(self) -> bool:
-        """Whether `inside` can look into it: single bits everywhere, or none at all."""
+        """Whether `look` can show it: single bits everywhere, or full precision."""
         return not self.scheme.is_quantized or self.scheme.is_binarized
 
 
@@ -100,7 +196,7 @@ def _of_run(folder: Path) -> Record:
             history=load_history(folder) if (folder / PROBE).is_file() else None,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: {NOTES} or {LOG} is not what a training writes ({error!r}); train again") from error
+        raise DataError(f"{folder}: {NOTES} or {LOG} is damaged ({error!r}); train again") from error
 
 
 def _labels(model: Path) -> tuple[str, ...]:
@@ -108,22 +204,18 @@ def _labels(model: Path) -> tuple[str, ...]:
     return tuple(names[label] for label in sorted(names, key=int))
 
 
-def _scheme_of(packed: PackedModel) -> Scheme:
-    """The scheme that a file names; where it is a user's own, one that computes the same."""
-    name = str(packed.about.get("scheme", "bibert"))
-    try:
-        return get_scheme(name)
-    except SchemeError:
-        return scheme_of_file(packed.config, name)
-
-
 def _of_file(path: Path) -> Record:
     packed = file.load(path)
     about = packed.about
+    name = str(about.get("scheme", "bibert"))
+    try:
+        scheme = get_scheme(name)
+    except SchemeError:  # a scheme of the user's own: take one that computes the same
+        scheme = scheme_of_file(packed.config, name)
     return Record(
         name=path.name,
         model=path,
-        scheme=_scheme_of(packed),
+        scheme=scheme,
         architecture=packed.config,
         labels=packed.labels,
         data=about.get("data", {}),

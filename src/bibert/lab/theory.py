@@ -1,28 +1,81 @@
 """The paper's statements about bits and directions, computed: by simulation, and exactly where a closed form exists.
 
 Theorem 1 (the best threshold of a softmax falls with its length), Theorem 2 (scores of random bits are binomial),
-Theorem 3 (how often quantization turns the direction of a difference), Proposition 1 and the entropies of
-the quantile sweep. What the paper prints for them is in `paper`; models are not looked at here.
+Theorem 3 (how often quantization reverses the direction of a difference), Proposition 1 and the entropies of the
+quantile sweep. `statements` sets all of them beside the figures that the paper prints.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bibert.lab.paper import DIRECTION_ERROR, DIRECTION_ERROR_SAMPLES, QUANTILES, zeros_percent
+
 STANDARD = NormalDist()
-CHUNK = 1 << 20  # numbers drawn at a time, so that the number of samples does not set the memory
+CHUNK = 1 << 20  # numbers drawn at a time: memory does not grow with the number of samples
+KEYS = (8, 16, 32, 64, 128, 256, 512)
+HEAD_SIZES = (26, 32, 64)  # TinyBERT-4L, MiniLM, BERT-base
+MEANS = (0.0, 0.25, 0.5, 1.0, 2.0)
 
 Floats = NDArray[np.float64]
+Statements = dict[str, list[dict[str, Any]]]
+
+
+def statements(shares: Mapping[str, Floats], samples: int, rows: int, seed: int) -> Statements:
+    """Every statement as a table of named values; `shares` are the scores of trained models, (layers, D + 1) each."""
+    random = {("random bits", size): score_probabilities(size) for size in HEAD_SIZES}
+    trained = {(title, table.shape[1] - 1): table.mean(axis=0) for title, table in shares.items()}
+    thresholds = softmax_thresholds(KEYS, rows=rows, seed=seed)
+    return {
+        "theorem_1": [asdict(line) | {"keys_times_threshold": line.keys * line.threshold} for line in thresholds],
+        "theorem_2": [_scores(title, size, table) for (title, size), table in (random | trained).items()],
+        "theorem_3": [_direction(bits, samples, seed) for bits in range(1, len(DIRECTION_ERROR) + 1)],
+        "proposition_1": [{"mean_in_deviations": mean, "entropy": sign_entropy(mean)} for mean in MEANS],
+        "quantiles": [
+            {
+                "zeros_percent": zeros_percent(row),
+                "entropy": binary_entropy(zeros_percent(row) / 100),
+                "paper": float(row.entropy or 0),
+            }
+            for row in QUANTILES.rows
+        ],
+    }
+
+
+def _scores(title: str, size: int, probabilities: Floats) -> dict[str, Any]:
+    normal = gaussian_probabilities(size)
+    return {
+        "scores_of": title,
+        "head_size": size,
+        "probability_of_0": float(probabilities[size // 2]) if size % 2 == 0 else 0.0,
+        "gaussian_at_0": float(normal[size // 2]),
+        "distance_to_gaussian": float(abs(probabilities - normal).sum() / 2),
+        "share_of_0_or_more": share_attended_to(probabilities),
+    }
+
+
+def _direction(bits: int, samples: int, seed: int) -> dict[str, Any]:
+    exact, printed = direction_error(bits), DIRECTION_ERROR[bits - 1]
+    deviation = 100 * sampling_error(exact, DIRECTION_ERROR_SAMPLES)
+    return {
+        "bits": bits,
+        "exact": 100 * exact,
+        "simulated": 100 * simulated_direction_error(bits, samples, seed=seed),
+        "paper": printed,
+        "papers_deviations_from_exact": (printed - 100 * exact) / deviation,
+        "of_it_saturation": 100 * clipping_error(),
+    }
 
 
 def binary_entropy(probability: float) -> float:
     """The entropy of a bit that is 1 with this probability, in bits (the paper's definition of H, with log2)."""
-    return sum(-p * math.log2(p) for p in (probability, 1 - probability) if 0 < p < 1)  # a sum of nothing is +0
+    return sum(-p * math.log2(p) for p in (probability, 1 - probability) if 0 < p < 1)  # an empty sum is +0
 
 
 def sign_entropy(mean: float, deviation: float = 1.0) -> float:
@@ -32,13 +85,12 @@ def sign_entropy(mean: float, deviation: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class SoftmaxThreshold:
-    """The threshold of Theorem 1 for one length.
+    """The threshold of Theorem 1 for a softmax over `keys` elements.
 
     Attributes:
-        keys: elements k of the softmax.
-        threshold: τ for which sign(softmax(A) - τ) has the most entropy, which is the median of the softmax.
-        entropy: what it has then, in bits.
-        entropy_of_first: the entropy with the threshold of the first length in its place: a τ that is fixed is wrong.
+        threshold: the τ with the most entropy of sign(softmax(A) - τ): the median of the softmax.
+        entropy: at this threshold, in bits.
+        entropy_of_first: at the threshold of the first length: a fixed τ loses entropy.
     """
 
     keys: int
@@ -73,8 +125,7 @@ def _softmax_samples(keys: int, deviation: float, rows: int, seed: int) -> Float
 
 def score_probabilities(size: int) -> Floats:
     """Theorem 2: the probabilities of the scores -D, -D + 2, ..., D of two rows of D random bits, C(D, i) / 2^D."""
-    counts = [math.comb(size, ones) for ones in range(size + 1)]
-    return np.array([count / 2**size for count in counts])
+    return np.array([math.comb(size, ones) / 2**size for ones in range(size + 1)])
 
 
 def gaussian_probabilities(size: int) -> Floats:
@@ -85,7 +136,7 @@ def gaussian_probabilities(size: int) -> Floats:
 
 
 def share_attended_to(probabilities: Floats) -> float:
-    """P(score ≥ 0), what Bi-Attention without a threshold attends to; for random bits above a half, since 0 counts."""
+    """P(score ≥ 0), which Bi-Attention attends to; more than half for random bits, since 0 counts."""
     return float(probabilities[len(probabilities) // 2 :].sum())
 
 
@@ -109,7 +160,7 @@ def direction_error(bits: int, limit: float = 1.0) -> float:
 
 
 def simulated_direction_error(bits: int, samples: int, limit: float = 1.0, seed: int = 0) -> float:
-    """Theorem 3 by Monte-Carlo, as the paper does it; its table has 10,000 samples."""
+    """Theorem 3 by Monte-Carlo, as in the paper, whose table has 10,000 samples."""
     levels, thresholds = quantization_edges(bits, limit)
     random, wrong = np.random.default_rng([seed, bits]), 0
     for start in range(0, samples, CHUNK):
@@ -120,10 +171,10 @@ def simulated_direction_error(bits: int, samples: int, limit: float = 1.0, seed:
 
 
 def clipping_error(limit: float = 1.0) -> float:
-    """What is left of the direction error with infinitely many bits: saturation outside ±limit, (1 - Φ(limit))²."""
+    """The direction error that remains with infinitely many bits: saturation outside ±limit, (1 - Φ(limit))²."""
     return (1 - STANDARD.cdf(limit)) ** 2
 
 
 def sampling_error(probability: float, samples: int) -> float:
-    """The standard deviation of a share that was counted in so many samples."""
+    """The standard deviation of a share counted in `samples` samples."""
     return math.sqrt(probability * (1 - probability) / samples)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bibert.lab.reproduced import Cell, load_cells, save_cells
+from bibert.lab.tables import Cell, load_cells, save_cells
 
 ACCURACIES = {
     "full_precision": 0.91,
@@ -68,7 +68,7 @@ def test_the_figure_is_drawn(bibert, results, tmp_path, capsys):
     assert "figure.svg: written" in capsys.readouterr().err
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
     assert bibert("analyze", "bottleneck", results, "-o", tmp_path / "figure.jpg") == 2
-    assert "a figure ends in" in capsys.readouterr().err
+    assert ".svg, .pdf, .png" in capsys.readouterr().err
 
 
 def test_what_cannot_be_shown_is_one_line(bibert, tmp_path, capsys):
@@ -76,10 +76,10 @@ def test_what_cannot_be_shown_is_one_line(bibert, tmp_path, capsys):
     save_cells(tmp_path / "mixed.json", [cell("baseline", 0.8), cell("baseline(kept=mha)", 0.9, epochs=9)], {})
     (tmp_path / "odd.json").write_text("[]")
     cases = {
-        "no.json": "there is no such file",
-        "odd.json": "is not a results file",
-        "alone.json": "holds no baseline with one structure kept",
-        "mixed.json": "baseline was run with epochs = 1, baseline(kept=mha) with 9",
+        "no.json": "no.json",
+        "odd.json": "odd.json",
+        "alone.json": "--table bottlenecks",
+        "mixed.json": "epochs = 1, baseline(kept=mha) with 9",
     }
     for name, says in cases.items():
         assert bibert("analyze", "bottleneck", tmp_path / name) == 2

@@ -30,12 +30,12 @@ def card(
         typer.Option("--limit", help="A sentence on what it cannot do; may be repeated.", show_default=False),
     ] = None,
 ) -> None:
-    """Write the card of a packed file: what it is, how good it is on labelled rows, how it was made.
+    """Describe a packed file in Markdown: what it is, how good it is on labelled rows, how it was made.
 
     Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
     """
     require_extra("train", "bibert card")
-    from bibert.lab.card import Subject
+    from bibert.lab.card import CardRequest
     from bibert.lab.card import card as write_card
     from bibert.runtime.classifier import load
 
@@ -43,7 +43,7 @@ def card(
     splits, metrics = data.load_splits(labels)
     rows = next(iter(splits.values()))
     task = "" if data.task is None else get_task(data.task).name
-    text = write_card(Subject(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
+    text = write_card(CardRequest(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
     with write_whole(output) as file:
         file.write(text)
     say(f"{output}: measured on {len(rows):,} rows")

@@ -1,4 +1,4 @@
-"""`bibert quickstart`: the whole method in a few minutes, on data it generates itself."""
+"""`bibert quickstart`: the whole method in a few minutes, on generated data."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,6 @@ from bibert.training.recipe import SEEDS
 
 if TYPE_CHECKING:
     from bibert.lab.quickstart import Quickstart
-    from bibert.lab.rivals.benchmark import Report
 
 PACKED = "bibert, packed"
 SHOWN = 3  # sentences whose answers are shown
@@ -36,15 +35,23 @@ def quickstart(
     from bibert.cli.progress import TrainingProgress, quiet_libraries
     from bibert.lab.quickstart import DEV_ROWS, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
+    from bibert.lab.rivals.benchmark import Plan, compare
+    from bibert.lab.rivals.engines import get_rivals
+    from bibert.lab.rivals.models import Shape
+    from bibert.runtime.classifier import load
     from bibert.training.floor import bag_of_words
 
     quiet_libraries()
-    say(f"generating {TRAIN_ROWS} sentences to learn from and {DEV_ROWS} to score on, seed {seed}")
+    say(f"generating {TRAIN_ROWS} training sentences and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)
     words = float(bag_of_words(result.train).score(result.dev.joined_texts, result.dev.labels))
-    engine = _engine_accuracy(result)
-    report = _measure(result.packed)
+    classifier = load(result.packed)
+    answers = classifier.predict(result.dev.texts)
+    gold = [classifier.labels[int(label)] for label in result.dev.labels]
+    engine = sum(answer["label"] == label for answer, label in zip(answers, gold, strict=True)) / len(gold)
+    plan = Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16)))
+    report = compare(result.packed, plan, tracked)
     seconds = time.monotonic() - started
     if json:
         accuracy = {"bag of words": words, "full_precision": result.teacher, **result.students, PACKED: engine}
@@ -55,37 +62,9 @@ def quickstart(
     print_table(_table(result, words, engine, output))
     print_table(bench_table(result.packed, report))
     warn_if_busy(report)
-    _show_predictions(result)
-    say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
-
-
-def _engine_accuracy(result: "Quickstart") -> float:
-    """Accuracy of the packed file on the dev set, by the engine and without torch."""
-    from bibert.runtime.classifier import load
-
-    classifier = load(result.packed)
-    answers = classifier.predict(result.dev.texts)
-    right = [
-        answer["label"] == classifier.labels[int(label)]
-        for answer, label in zip(answers, result.dev.labels, strict=True)
-    ]
-    return sum(right) / len(right)
-
-
-def _measure(packed: Path) -> "Report":
-    from bibert.lab.rivals.benchmark import Plan, compare
-    from bibert.lab.rivals.engines import get_rivals
-    from bibert.lab.rivals.models import Shape
-
-    return compare(packed, Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16))), tracked)
-
-
-def _show_predictions(result: "Quickstart") -> None:
-    from bibert.runtime.classifier import load
-
-    texts = result.dev.texts[:SHOWN]
-    for text, answer in zip(texts, load(result.packed).predict(texts), strict=True):
+    for text, answer in zip(result.dev.texts[:SHOWN], answers[:SHOWN], strict=True):
         say(f'bibert predict --model {result.packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
+    say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
 
 
 def _table(result: "Quickstart", words: float, engine: float, output: Path) -> Table:

@@ -1,5 +1,4 @@
-"""Pages for a browser: plain data in, one HTML file out that needs nothing else, no network and no server.
+"""Pages for a browser: plain data in, one self-contained HTML file out that needs no network and no server.
 
-jinja2 comes with `pip install 'bibert[plot]'`. How a page is put together is in `render`; what every page shares,
-colours, fonts and the switch between light and dark, in templates/base.html.jinja, which the others extend.
+jinja2 comes with `pip install 'bibert[plot]'`. All pages extend templates/base.html.jinja: colours, fonts, themes.
 """

@@ -1,7 +1,7 @@
-"""The page of attention: every head of several models for one text, small, and any of them large.
+"""The attention page: every head of several models for one text, small, and any of them large.
 
-Weights are written as one byte of the largest weight of their head, bits as bits, so that three models of 144 heads
-and 128 tokens take a few megabytes. What is done with them in the browser is in templates/attention.js.
+Weights are stored as one byte each, relative to the largest of their head, and bits as bits: three models of 144 heads
+and 128 tokens take a few megabytes. templates/attention.js draws them in the browser.
 """
 
 import base64
@@ -17,20 +17,14 @@ LEVELS = 255  # steps between 0 and the largest weight of a head
 
 
 def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
-    """The text of the page.
-
-    Args:
-        maps: the models, with the same tokens.
-        layer: the layer of the head that is open at first.
-        head: its number.
+    """The HTML of the page for models with the same tokens; it opens with one head of one layer.
 
     Raises:
         BibertError: the first model has no such head.
     """
     maps[0].head(layer, head)
     tokens = maps[0].tokens
-    facts = [("tokens", str(len(tokens)))]
-    facts += [(one.title, _about(one)) for one in maps]
+    facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
     return render_page("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
 

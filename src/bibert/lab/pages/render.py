@@ -1,7 +1,7 @@
-"""From a template of this package to one page that holds all it needs.
+"""From a template of this package to one self-contained page.
 
-What a template prints is escaped. Data for a script goes through `tojson`, which writes `<`, `>`, `&` and all that is
-not ASCII as escapes: no text of a user can end the script or become part of the page.
+Everything a template prints is escaped. Data for a script goes through `tojson`, which escapes `<`, `>`, `&` and all
+non-ASCII characters: no text of a user can end the script or become part of the page.
 """
 
 from functools import cache
@@ -15,18 +15,12 @@ from bibert.files import write_whole
 
 
 def render_page(template: str, **values: Any) -> str:
-    """The text of a page.
-
-    Args:
-        template: its name in templates/; it extends base.html.jinja, which wants `title` and may have `subtitle` and
-            `facts`, a list of names with their values.
-        **values: what the template prints.
-    """
+    """Render a template of templates/, all of which need `title` and may use `subtitle` and (name, value) `facts`."""
     return _environment().get_template(template).render(values)
 
 
 def save_page(page: str, path: Path) -> Path:
-    """Write a page whole or not at all."""
+    """Write a page atomically."""
     with write_whole(path) as file:
         file.write(page)
     return path

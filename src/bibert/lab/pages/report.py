@@ -1,6 +1,6 @@
-"""The page of a report: all that is known of a run or a packed file, section by section, in one file.
+"""The report page: everything recorded about a run or a packed file, section by section, in one file.
 
-What is known is in `record`; figures are those of `plots`, as parts of the page.
+`record` reads what is known, `plots` draws the figures that become part of the page.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +18,24 @@ from bibert.lab.entropy import Entropies
 from bibert.lab.pages.render import render_page
 from bibert.lab.parts import beside_the_rule
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.direction import draw_directions
-from bibert.lab.plots.entropy import draw_history, draw_models
+from bibert.lab.plots.curves import (
+    draw_directions,
+    draw_entropies,
+    draw_entropy_history,
+    draw_losses,
+    draw_metrics,
+    metrics_of,
+)
 from bibert.lab.plots.style import svg_for_page
-from bibert.lab.plots.training import draw_losses, draw_metrics, has_metrics
 from bibert.lab.record import Record
 
-SEVERAL_BITS = "Only single bits can be looked at; some activations of this scheme have more."
+SEVERAL_BITS = "Only single bits can be shown; some activations of this scheme have more."
 Rows = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured for the report, beside what is written down; each may be missing.
+    """What was measured for the report; each part may be missing.
 
     Attributes:
         entropies: of the model on texts.
@@ -53,12 +58,12 @@ class Section:
 
     title: str
     text: str = ""
-    figures: Sequence[Markup] = field(default_factory=list)
-    tables: Sequence[Rows] = field(default_factory=list)
+    figures: Sequence[Markup] = ()
+    tables: Sequence[Rows] = ()
 
 
 def report_page(record: Record, findings: Findings) -> str:
-    """The text of the page; a section about what is not known says how to get it."""
+    """The HTML of the page; a section without content says how to get it."""
     sections = [
         _results(record, findings),
         _training(record),
@@ -79,17 +84,17 @@ def _results(record: Record, findings: Findings) -> Section:
     tables: list[Rows] = [[["metric", "value", "measured on"], *noted, *measured]] if noted or measured else []
     text = ""
     if not noted:
-        text = "The training has not ended." if record.packed is None else "The file does not say how good it was."
-    if findings.confusion is None:
-        if len(record.labels) != 1:
-            text = f"{text} Labelled rows, or --task, add a confusion matrix.".strip()
-        return Section("Results", text, [], tables)
-    head = ["gold \\ answer", *record.labels, "right"]
-    lines = [
-        [name, *map(str, row), f"{100 * row[place] / max(sum(row), 1):.1f} %"]
-        for place, (name, row) in enumerate(zip(record.labels, findings.confusion, strict=True))
-    ]
-    return Section("Results", f"{text} Confusion counted on {findings.scored}.".strip(), [], [*tables, [head, *lines]])
+        text = "The training has not ended." if record.packed is None else "The file has no metrics of its training."
+    if findings.confusion is not None:
+        lines = [
+            [name, *map(str, row), f"{100 * row[place] / max(sum(row), 1):.1f} %"]
+            for place, (name, row) in enumerate(zip(record.labels, findings.confusion, strict=True))
+        ]
+        tables.append([["gold \\ answer", *record.labels, "right"], *lines])
+        text += f" Confusion counted on {findings.scored}."
+    elif len(record.labels) != 1:
+        text += " Labelled rows, or --task, add a confusion matrix."
+    return Section("Results", text.strip(), tables=tables)
 
 
 def _metric(name: str, value: float) -> tuple[str, str]:
@@ -101,49 +106,51 @@ def _training(record: Record) -> Section:
         return Section("Training", "A packed file has no log; the report of its run folder has the curves.")
     if not record.log:
         return Section("Training", "Nothing is logged yet.")
-    figures = [_svg(lambda: draw_metrics(record.log))] if has_metrics(record.log) else []
+    figures = [_svg(lambda: draw_metrics(record.log))] if metrics_of(record.log) else []
     return Section("Training", "", [*figures, _svg(lambda: draw_losses(record.log))])
 
 
 def _data_and_recipe(record: Record) -> Section:
-    data = [[name, _plain(value)] for name, value in record.data.items()]
-    recipe = [[name, _plain(value)] for name, value in record.recipe.items()]
-    tables = [[head, *rows] for head, rows in ((["data", ""], data), (["recipe", ""], recipe)) if rows]
-    return Section("Data and recipe", "" if tables else "The file does not say how it was trained.", [], tables)
+    tables = [
+        [[title, ""], *([name, _plain(value)] for name, value in values.items())]
+        for title, values in (("data", record.data), ("recipe", record.recipe))
+        if values
+    ]
+    return Section("Data and recipe", "" if tables else "The file does not say how it was trained.", tables=tables)
 
 
 def _entropy(record: Record, findings: Findings) -> Section:
-    text = "Of every binarized activation, in bits: 1 is the most. Lines are means, bands reach from the least head to "
     figures, history, measured = [], record.history, findings.entropies
     if history is not None and history.entropy:
-        figures.append(_svg(lambda: draw_history({record.scheme.name: history})))
+        figures.append(_svg(lambda: draw_entropy_history({record.scheme.name: history})))
     if measured is not None:
-        figures.append(_svg(lambda: draw_models({record.scheme.name: measured})))
+        figures.append(_svg(lambda: draw_entropies({record.scheme.name: measured})))
     if not figures:
-        why = "Texts, or a training with --probe-every, show the entropy of its bits."
+        why = "Give texts, or train with --probe-every, to see the entropy of its bits."
         return Section("Entropy", why if record.has_bits else SEVERAL_BITS)
-    return Section("Entropy", f"{text}the greatest.", figures)
+    text = "Of each binarized activation, in bits; the maximum is 1. Lines are means, bands span all heads."
+    return Section("Entropy", text, figures)
 
 
 def _direction(record: Record) -> Section:
     history = record.history
     if history is None or not history.direction:
-        return Section("Direction", "A training with --probe-every shows which way the student moved.")
-    text = "How the student moved between two looks, against the direction in which its teacher lies."
+        return Section("Direction", "Train with --probe-every to see which way the student moves.")
+    text = "How the student moved between two looks, against the direction of its teacher."
     return Section("Direction", text, [_svg(lambda: draw_directions({record.scheme.name: history}))])
 
 
 def _attention(record: Record, findings: Findings) -> Section:
     one = findings.attention
     if one is None:
-        return Section("Attention", "A text shows what its heads attend to." if record.has_bits else SEVERAL_BITS)
+        return Section("Attention", "Give a text to see what its heads attend to." if record.has_bits else SEVERAL_BITS)
     text = f"Every head, layer by layer, on: {' '.join(one.tokens)}"
     return Section("Attention", text, [_svg(lambda: draw_model_view([one]))])
 
 
 def _cost(record: Record) -> Section:
     if record.scheme.kept:
-        return Section("Cost", f"The rules count no scheme that keeps {' and '.join(record.scheme.kept)} as it is.")
+        return Section("Cost", f"The rules do not cover a scheme that keeps {' and '.join(record.scheme.kept)}.")
     if record.scheme.split:
         return Section("Cost", "The rules count a split student by the shape of its teacher: bibert analyze cost.")
     if record.architecture is None:
@@ -151,22 +158,23 @@ def _cost(record: Record) -> Section:
     tokens = min(TOKENS, record.architecture.positions)
     found = cost_of(record.architecture, record.scheme, tokens)
     size, flops = found.size, found.flops
-    rule: Rows = [
-        ["by the paper's rules", ""],
-        ["size", f"{size.mib:.2f} MiB, with the scales that it needs {size.mib_with_scales:.2f} MiB"],
-        [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, of which products {flops.products / GIGA:.3f} G"],
+    tables: list[Rows] = [
+        [
+            ["by the paper's rules", ""],
+            ["size", f"{size.mib:.2f} MiB, with the scales that it needs {size.mib_with_scales:.2f} MiB"],
+            [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, products {flops.products / GIGA:.3f} G"],
+        ]
     ]
-    if record.packed is None:
-        return Section("Cost", describe(record.architecture), [], [rule])
-    parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
-    rows = [[one.part, f"{one.by_rule:,.0f}", f"{one.in_file:,}", one.reason] for one in parts]
-    total = ["in all", f"{sum(one.by_rule for one in parts):,.0f}", f"{sum(one.in_file for one in parts):,}", ""]
-    table = [["bytes", "by the rule", "in the file", ""], *rows, total]
-    return Section("Cost", describe(record.architecture), [], [rule, table])
+    if record.packed is not None:
+        parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
+        rows = [[one.part, f"{one.by_rule:,.0f}", f"{one.in_file:,}", one.reason] for one in parts]
+        total = ["in all", f"{sum(one.by_rule for one in parts):,.0f}", f"{sum(one.in_file for one in parts):,}", ""]
+        tables.append([["bytes", "by the rule", "in the file", ""], *rows, total])
+    return Section("Cost", describe(record.architecture), tables=tables)
 
 
 def _svg(draw: Callable[[], Figure]) -> Markup:
-    return Markup(svg_for_page(draw))  # matplotlib wrote it, and escapes the text in it
+    return Markup(svg_for_page(draw))  # written by matplotlib, which escapes texts
 
 
 def _plain(value: Any) -> str:

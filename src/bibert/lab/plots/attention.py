@@ -1,7 +1,7 @@
 """Attention as figures for papers: one head of every model as lines between tokens, and all heads as small images.
 
-Dark is strong attention in both: the largest weight of a head, or a bit of 1. One scale per head, because a head that
-spreads over many tokens has small weights everywhere and would be blank beside one that looks at a single token.
+Dark is strong attention: the largest weight of a head, or a bit of 1. Each head has its own scale, because a head that
+spreads over many tokens has small weights everywhere and would be blank beside one that attends to a single token.
 """
 
 from collections.abc import Sequence
@@ -18,30 +18,26 @@ from numpy.typing import NDArray
 
 from bibert.errors import BibertError
 from bibert.lab.attention import AttentionMap
-from bibert.lab.inside import Floats
-from bibert.lab.plots.style import COLOURS, SETTINGS
+from bibert.lab.look import Floats
+from bibert.lab.plots.style import COLOURS, SETTINGS, styled
 
-WIDTH = 7.6  # inches; as wide as the text of a paper with one column
-# From white to nearly black through one blue: lightness falls all the way, so grey print keeps the order.
+WIDTH = 7.6  # inches: the text width of a one-column paper
+# From white to nearly black through one blue: lightness falls monotonically, so grey print keeps the order.
 DARKER = LinearSegmentedColormap.from_list("darker", ["#FFFFFF", "#9CC4E4", COLOURS[0], "#002440"], N=64)
 GAP = "#D9D9D9"  # between heads: neither white, which is a weight, nor a colour of the map
 
-MOST_CELLS = 36  # along a side of a small image; of more tokens, neighbours are averaged
-MOST_TOKENS = 40  # in a head view; what comes after them is left out, and the figure says so
+MOST_CELLS = 36  # along a side of a small image; neighbours are averaged if there are more tokens
+MOST_TOKENS = 40  # in a head view; later tokens are left out, and the figure says so
 MOST_CHARACTERS = 14  # of a token
-ROW_INCHES = 0.19  # for a token
-PANEL_INCHES = 3.0  # for a model in a head view
+ROW_INCHES = 0.19  # of a token
+PANEL_INCHES = 3.0  # of a model in a head view
 FAINTEST = 0.03  # weights below this share of the largest are not drawn
-BIT_OPACITY = 0.5  # of a line that stands for a 1: lines that cross stay visible
+BIT_OPACITY = 0.5  # of the line of a 1: crossing lines stay visible
 
 
+@styled()
 def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
-    """One head of every model, side by side: queries on the left, keys on the right, a line for what is attended to.
-
-    Args:
-        maps: the models, with the same tokens.
-        layer: counted from 0.
-        head: counted from 0.
+    """One head of every model side by side: queries on the left, keys on the right, a line for attention.
 
     Raises:
         BibertError: there is no model, or one has no such head.
@@ -61,15 +57,12 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
     return figure
 
 
+@styled()
 def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
-    """All heads of every model, model below model: a small image of the T x T weights for each.
-
-    Args:
-        maps: the models, with the same tokens.
-        layers: which layers, counted from 0; all if not given.
+    """All heads of every model, one model below another: a small image of the T x T weights of each head.
 
     Raises:
-        BibertError: there is no model, no layer, or a model has no such layer.
+        BibertError: there is no model, no layer, or a model lacks one of `layers`.
     """
     _require_maps(maps)
     shown = [_layers_of(one, layers) for one in maps]
@@ -78,11 +71,11 @@ def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None =
     panels = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, one, rows in zip(panels, maps, shown, strict=True):
         _draw_heads(axes, one, rows)
-    bar = figure.colorbar(
-        ScalarMappable(cmap=DARKER), ax=list(panels), location="bottom", shrink=0.5, aspect=40, pad=0.02
-    )
-    of_colours = "; ".join(_legend(maps, "weight / largest of its head", "bit"))
-    bar.set_label(f"{of_colours}\n{_legend_of_images(len(maps[0].tokens))}")
+    colours, tokens = ScalarMappable(cmap=DARKER), len(maps[0].tokens)
+    bar = figure.colorbar(colours, ax=list(panels), location="bottom", shrink=0.5, aspect=40, pad=0.02)
+    means = f"; a cell is the mean over {_block(tokens)} x {_block(tokens)} of the {tokens} tokens"
+    images = f"in every image a row is a query and a column a key{means if _block(tokens) > 1 else ''}"
+    bar.set_label(f"{'; '.join(_legend(maps, 'weight / largest of its head', 'bit'))}\n{images}")
     bar.outline.set_visible(False)
     return figure
 
@@ -103,15 +96,9 @@ def _layers_of(one: AttentionMap, layers: Sequence[int] | None) -> list[int]:
 
 
 def _legend(maps: Sequence[AttentionMap], of_weights: str, of_bits: str) -> list[str]:
-    """What is said of weights where a model has them, and of bits alike."""
+    """One text if a model has weights, another if one has bits."""
     kinds = {of_weights: not all(one.is_bits for one in maps), of_bits: any(one.is_bits for one in maps)}
     return [words for words, is_there in kinds.items() if is_there]
-
-
-def _legend_of_images(tokens: int) -> str:
-    block = _block(tokens)
-    rest = "" if block == 1 else f"; a cell is the mean over {block} x {block} of the {tokens} tokens"
-    return f"in every image a row is a query and a column a key{rest}"
 
 
 def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
@@ -133,7 +120,9 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
 
 
 def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
-    images = _images(one, layers)
+    images = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
+    if not one.is_bits:
+        images = images / images.max(axis=(-2, -1), keepdims=True)
     size = images.shape[-1]
     gap = max(1, round(size / 14))
     step = size + gap
@@ -147,18 +136,12 @@ def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
     axes.set_title(_drawable(one.title, 60), fontsize="medium", loc="left", parse_math=False)
 
 
-def _images(one: AttentionMap, layers: Sequence[int]) -> Floats:
-    """(layers, H, cells, cells) between 0 and 1: bits or their means; weights divided by the largest cell of a head."""
-    cells = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
-    return cells if one.is_bits else cells / cells.max(axis=(-2, -1), keepdims=True)
-
-
 def _block(tokens: int) -> int:
     return -(-tokens // MOST_CELLS)
 
 
 def _averaged(heads: Floats, block: int) -> Floats:
-    """(…, T, T) to the means of blocks; the last block of a side may be smaller."""
+    """(…, T, T) to the means of blocks; the last block along a side may be smaller."""
     tokens = heads.shape[-1]
     starts = np.arange(0, tokens, block)
     counts = np.diff(starts, append=tokens).astype(np.float32)
@@ -168,10 +151,7 @@ def _averaged(heads: Floats, block: int) -> Floats:
 
 
 def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
-    """(rows, H, T, T) between 0 and 1 to one RGB image, with lines of `gap` pixels around every head.
-
-    One image for a model makes smaller files than one for every head.
-    """
+    """(rows, H, T, T) between 0 and 1 to one RGB image, a smaller file than many, with `gap` pixels between heads."""
     rows, columns, size, _ = heads.shape
     step = size + gap
     image = np.empty((rows * step + gap, columns * step + gap, 3), np.uint8)
@@ -184,7 +164,7 @@ def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
 
 
 def _drawable(word: str, most: int = MOST_CHARACTERS) -> str:
-    """A word as the font can show it: what it has no glyph for becomes a box, and a long word is cut."""
+    """A word as the font can draw it: a character without a glyph becomes a box, and a long word is cut."""
     shown = "".join(character if _has_glyph(character) else "\N{WHITE SQUARE}" for character in word)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 

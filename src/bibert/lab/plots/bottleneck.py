@@ -1,7 +1,6 @@
-"""Bars for the bottlenecks of the baseline: on the left one structure in full precision, on the right one term less.
+"""Bars for the bottlenecks of the baseline: one structure in full precision on the left, one term less on the right.
 
-A row of panels for each task. Ours is a full bar, the paper's is hatched; whiskers are one standard error of the dev
-set. What is drawn is computed in `analysis.bottleneck`.
+A row of panels for each task. Our bars are filled, the paper's hatched; whiskers are one standard error of the dev set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bibert.errors import BibertError
-from bibert.lab.bottleneck import KEPT, WITHOUT, Difference, Effect
-from bibert.lab.plots.style import COLOURS
+from bibert.lab.plots.style import COLOURS, styled
+from bibert.lab.tables import KEPT, WITHOUT, Difference, Effect
 
 TITLES = {KEPT: "one structure in full precision", WITHOUT: "one distillation term left out"}
 NAMES = {
@@ -25,30 +24,28 @@ NAMES = {
     (WITHOUT, "prediction"): "logits",
 }
 WIDTH, BAR_INCHES, MARGIN_INCHES = 8.6, 0.42, 1.1
-HEIGHT = 0.38  # of a bar, where the places of two lines are 1 apart
-OURS: dict[str, Any] = {
-    "facecolor": COLOURS[5],
-    "edgecolor": COLOURS[0],
-}  # light enough for a black whisker, in grey print too
+HEIGHT = 0.38  # of a bar; lines are 1 apart
+ROOM = 0.22  # of the range of a panel, on each side with bars, for the numbers at their ends
+OURS: dict[str, Any] = {"facecolor": COLOURS[5], "edgecolor": COLOURS[0]}  # light, so a black whisker shows in grey too
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[4], "hatch": "////"}
-ROOM = 0.22  # of the range of a panel, on each side that has bars, for the numbers at their ends
 
 
+@styled()
 def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
-    """The figure; `tasks` has the changes by the name of the task.
-
-    Raises:
-        BibertError: there is nothing to draw.
-    """
+    """Draw the changes of the baseline, by the name of each task."""
     if not any(tasks.values()):
         raise BibertError("a figure of bottlenecks needs at least one change of the baseline; run one first")
-    lines = [max(len(_of(effects, change)) for change in TITLES) for effects in tasks.values()]
+    panels = {
+        task: {change: [effect for effect in effects if effect.change == change] for change in TITLES}
+        for task, effects in tasks.items()
+    }
+    lines = [max(map(len, by_change.values())) for by_change in panels.values()]
     height = sum(MARGIN_INCHES + BAR_INCHES * count for count in lines)
     figure = Figure((WIDTH, height), layout="constrained")
     rows = figure.subplots(len(tasks), len(TITLES), squeeze=False, height_ratios=lines)
-    for panels, count, (task, effects) in zip(rows, lines, tasks.items(), strict=True):
-        for axes, change in zip(panels, TITLES, strict=True):
-            _draw_panel(axes, f"{task}: {TITLES[change]}", _of(effects, change))
+    for places, count, (task, by_change) in zip(rows, lines, panels.items(), strict=True):
+        for axes, (change, effects) in zip(places, by_change.items(), strict=True):
+            _draw_panel(axes, f"{task}: {TITLES[change]}", effects)
             axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
     handles = [
         Patch(**OURS, label="ours"),
@@ -57,10 +54,6 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     return figure
-
-
-def _of(effects: Sequence[Effect], change: str) -> list[Effect]:
-    return [effect for effect in effects if effect.change == change]
 
 
 def _draw_panel(axes: Axes, title: str, effects: Sequence[Effect]) -> None:
@@ -94,7 +87,7 @@ def _draw_bar(axes: Axes, place: float, bar: Difference, style: dict[str, Any]) 
 
 
 def _limits(bars: Sequence[Difference]) -> tuple[float, float]:
-    """Room for every bar, its whisker and its number; a side without bars has a little."""
+    """Room for every bar, its whisker and its number; little on a side without bars."""
     low = min([0.0, *(bar.points - bar.error for bar in bars)])
     high = max([0.0, *(bar.points + bar.error for bar in bars)])
     spread = max(high - low, 1.0)

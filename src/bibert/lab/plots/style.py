@@ -1,7 +1,4 @@
-"""How every figure looks, and how it becomes a file: one set of fonts and colours, the same bytes on every machine.
-
-What is drawn is in the other modules of this package.
-"""
+"""The style of every figure and how it is saved: one set of fonts and colours, the same bytes on every machine."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -17,14 +14,14 @@ from bibert.files import write_whole
 
 DOTS_PER_INCH = 200  # of a PNG: twice the width in a README, for sharp screens
 SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "pdf.fonttype": 42,  # text that a reader can select
+    "pdf.fonttype": 42,  # selectable text
     "svg.hashsalt": "bibert",  # the same data gives the same file
 }
-# Chosen for colour-blind readers. In grey print some are alike, so whatever has a colour has a marker or pattern too.
+# Safe for colour-blind readers. Some are alike in grey print, so everything with a colour has a marker or pattern too.
 COLOURS = ("#0060A0", "#E07B00", "#007A5A", "#B0306A", "#444444", "#7FB2E5")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)))
@@ -33,9 +30,7 @@ METADATA: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     ".png": {"Software": None},
 }
-
-
-INK = "#010203"  # stands for the colour of the text around a figure that is part of a page
+INK = "#010203"  # a placeholder for the text colour of a page around a figure
 ON_A_PAGE: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color"), INK),
     "ytick.color": INK,
@@ -46,28 +41,20 @@ ON_A_PAGE: dict[Any, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw and save inside this block, so that the settings count."""
+    """Apply the settings to everything drawn or saved in this block, or in a function with this decorator."""
     with mpl.rc_context(SETTINGS):
         yield
 
 
 def check_path(path: Path) -> Path:
-    """The path of a figure, before anything is computed for it.
-
-    Raises:
-        BibertError: the end of its name is not that of a figure.
-    """
+    """The path, if its suffix is that of a figure."""
     if path.suffix not in METADATA:
-        raise BibertError(f"{path}: a figure ends in {', '.join(METADATA)}, this one in {path.suffix or 'nothing'!r}")
+        raise BibertError(f"{path}: ends in {path.suffix or 'nothing'!r}; a figure ends in {', '.join(METADATA)}")
     return path
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as SVG, PDF or PNG, by the end of its name, whole or not at all.
-
-    Raises:
-        BibertError: the end of its name is not that of a figure.
-    """
+    """Write a figure as SVG, PDF or PNG, by its suffix, atomically."""
     buffer, suffix = io.BytesIO(), check_path(path).suffix
     with styled():
         figure.savefig(buffer, format=suffix[1:], dpi=DOTS_PER_INCH, metadata=METADATA[suffix])
@@ -77,7 +64,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def svg_for_page(draw: Callable[[], Figure]) -> str:
-    """Draw a figure as an SVG element whose colours follow the page: its ink, and `--hue-0` and on for `COLOURS`."""
+    """Draw a figure as an SVG element with the colours of the page: its ink, and `--hue-0`, ... for `COLOURS`."""
     buffer = io.StringIO()
     with styled(), mpl.rc_context(ON_A_PAGE):
         draw().savefig(buffer, format="svg", metadata=METADATA[".svg"])

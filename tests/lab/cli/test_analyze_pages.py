@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import BibertError
-from bibert.lab.cli.analyze_attention import parse_layers
+from bibert.lab.cli.analyze_pages import parse_layers
 
 TEXT = "the plot was not bad at all"
 MAGIC = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG", ".html": b"<!doctype html>"}
@@ -56,13 +56,13 @@ def test_a_pair_of_texts_is_read_as_one(analyze, packed_file, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-o", "x.txt"], "a page ends in .html, a figure in .svg, .pdf, .png"),
-        (["-o", "x.svg", "--layer", "9", "--view", "head"], "has no layer 9"),
-        (["-o", "x.svg", "--layers", "0-9"], "has no layer 2; its layers are 0 to 1"),
-        (["-o", "x.svg", "--layers", "3-0"], "write the first and the last layer"),
-        (["-o", "x.html", "--layers", "0-1"], "--layers goes with a figure of --view model"),
-        (["-o", "x.svg", "--layer", "1"], "--layer and --head go with --view head or a page"),
-        (["-o", "x.html", "--view", "head"], "--view head goes with a figure"),
+        (["-o", "x.txt"], ".html, a figure in .svg, .pdf, .png"),
+        (["-o", "x.svg", "--layer", "9", "--view", "head"], "layer 9"),
+        (["-o", "x.svg", "--layers", "0-9"], "0 to 1"),
+        (["-o", "x.svg", "--layers", "3-0"], "such as 0-3"),
+        (["-o", "x.html", "--layers", "0-1"], "-o model.svg"),
+        (["-o", "x.svg", "--layer", "1"], "--view head or a page"),
+        (["-o", "x.html", "--view", "head"], "-o head.svg"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_line_and_nothing_is_written(

@@ -6,13 +6,19 @@ import pytest
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.lab.entropy import Entropies
-from bibert.lab.history import History
-from bibert.lab.plots.curves import Line, Panel, draw_panels
-from bibert.lab.plots.direction import draw_directions
-from bibert.lab.plots.entropy import draw_history, draw_models
-from bibert.lab.plots.theory import draw_theory
-from bibert.lab.plots.training import draw_losses, draw_metrics
-from bibert.lab.theory import score_probabilities, softmax_thresholds
+from bibert.lab.plots.curves import (
+    Line,
+    Panel,
+    draw_directions,
+    draw_entropies,
+    draw_entropy_history,
+    draw_losses,
+    draw_metrics,
+    draw_panels,
+    draw_theory,
+)
+from bibert.lab.record import History
+from bibert.lab.theory import score_probabilities, statements
 
 SITES = ("query", "key", "value", "attention", "context")
 
@@ -44,7 +50,7 @@ def test_panels_share_a_legend_and_label_the_lower_axes():
 
 
 def test_entropies_are_means_with_a_band_over_the_heads(history):
-    axes = named_axes(draw_history({"bibert": history}))["attention weights"]
+    axes = named_axes(draw_entropy_history({"bibert": history}))["attention weights"]
     assert axes.lines[0].get_ydata() == pytest.approx([0.5, 0.5, 0.5])
     assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(0.2)
     assert axes.get_ylabel() == "entropy, bits"
@@ -53,7 +59,7 @@ def test_entropies_are_means_with_a_band_over_the_heads(history):
 def test_entropies_of_models_go_through_the_layers():
     heads = dict.fromkeys(SITES, np.array([[0.2, 0.4], [0.6, 0.8]]))
     found = Entropies(heads, {"ffn_hidden": np.array([0.1, 0.9])})
-    figure = draw_models({"bibert": found})
+    figure = draw_entropies({"bibert": found})
     assert named_axes(figure)["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
     assert named_axes(figure)["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
 
@@ -92,8 +98,8 @@ def test_losses_and_metrics_are_those_of_the_log():
 
 
 def test_the_figure_of_the_theorems_has_the_scores_of_models():
-    shares = np.stack([score_probabilities(16)] * 2)
-    figure = draw_theory(softmax_thresholds([8, 16], rows=64), 16, {"a model": shares})
+    shares = {"a model": np.stack([score_probabilities(16)] * 2)}
+    figure = draw_theory(statements(shares, samples=10, rows=8, seed=0), shares)
     axes = named_axes(figure)["Theorem 2: scores of 16 bits"]
     computed, _gaussian, model = axes.lines
     assert model.get_ydata() == pytest.approx(computed.get_ydata())

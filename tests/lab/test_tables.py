@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bibert.data.glue import TASKS
-from bibert.lab.bottleneck import DEV_TEXTS, effects, standard_error
+from bibert.lab.tables import DEV_TEXTS, effects, standard_error
 from bibert.nn.schemes import STRUCTURES
 
 OURS = {

@@ -140,13 +140,12 @@ def test_a_figure_of_three_models_with_72_heads_each_is_small_and_the_same_twice
 
 def test_models_and_layers_that_are_not_there_are_refused(make_maps):
     maps = make_maps(TOKENS)
-    with pytest.raises(BibertError, match="at least one model"):
-        draw_model_view([])
-    with pytest.raises(BibertError, match="at least one model"):
-        draw_head_view([], 0, 0)
+    for draw in (lambda: draw_model_view([]), lambda: draw_head_view([], 0, 0)):
+        with pytest.raises(BibertError, match="at least one model"):
+            draw()
     with pytest.raises(BibertError, match="at least one layer"):
         draw_model_view(maps, [])
-    with pytest.raises(BibertError, match="full_precision: has no layer 2; its layers are 0 to 1"):
+    with pytest.raises(BibertError, match=r"full_precision:.*layer 2.*0 to 1"):
         draw_model_view(maps, [1, 2])
-    with pytest.raises(BibertError, match="full_precision: has no layer 0 with a head 3"):
+    with pytest.raises(BibertError, match=r"full_precision:.*layer 0.*head 3"):
         draw_head_view(maps, 0, 3)

@@ -1,31 +1,28 @@
-"""Running a table of the paper: one teacher for each task, every scheme and seed distilled from it, runs collected.
+"""Run a table of the paper: one teacher for each task, every scheme and seed distilled from it, runs collected.
 
-    OUTPUT/sst2/teacher         a run folder (see `run`)
-    OUTPUT/sst2/bibert-42       another, for the scheme and the seed; with another training file than the task's own
-                                its name is in front: train_aug-bibert-42
+    OUTPUT/sst2/teacher         a run folder (see `training.run`)
+    OUTPUT/sst2/bibert-42       another, for a scheme and a seed; a training file that is not the task's own comes
+                                first in its name: train_aug-bibert-42
     OUTPUT/results.json         every finished run in OUTPUT, whoever trained it
-    OUTPUT/table.md             the same beside the paper's figures
+    OUTPUT/table.md             the same runs beside the paper's figures
 
-A run that is finished is not run again and a killed one goes on, so the same call collects what is there and trains
-what is missing. Several processes may share one OUTPUT if they have different tasks to train, or different schemes or
-seeds of a task whose teacher is finished.
+Finished runs are kept and killed ones resume, so the same call trains only what is missing. Several processes may share
+one OUTPUT if they train different tasks, or different schemes or seeds of a task whose teacher is finished.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from transformers import TrainerCallback
+from typing import TYPE_CHECKING, Any
 
 from bibert import machine
 from bibert.data.examples import TextData
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
 from bibert.errors import CheckpointError, DataError, RecipeError, one_line
 from bibert.files import read_json_lines, write_whole
-from bibert.lab.history import curve
 from bibert.lab.probe import probe_every
-from bibert.lab.reproduced import TEACHER, Cell, get_table, markdown, save_cells
+from bibert.lab.record import curve
+from bibert.lab.tables import RESULTS, TEACHER, Cell, get_table, markdown, save_cells
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.schemes import as_scheme, get_scheme
 from bibert.training.provenance import provenance
@@ -35,7 +32,10 @@ from bibert.training.run import RunFolder, finished_metrics
 from bibert.training.student import distill, stage_objectives
 from bibert.training.teacher import finetune
 
-Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+Progress = Callable[[str], "Sequence[TrainerCallback]"]  # by the name of the run
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Plan:
     """What to run.
 
     Attributes:
-        table: the short name of the table that the results are set beside.
+        table: the short name of the paper's table.
         tasks: keys of GLUE tasks.
         schemes: names of schemes; the teacher is trained in any case.
-        seeds: of the students; none for the one of their recipe.
-        checkpoint: the BERT the teachers are fine-tuned from; None where they are finished already.
-        recipe: preset or file of the students, `{task}` standing for the task, as in `paper-{task}`.
-        teacher_recipe: the same for the teachers.
-        changes: to the students' recipe; the teachers take `max_length` from it.
+        seeds: of the students; empty for the seed of their recipe.
+        checkpoint: the BERT that teachers are fine-tuned from; None if they are finished already.
+        recipe: preset or file of the students; `{task}` is replaced by the task, as in `paper-{task}`.
+        teacher_recipe: preset or file of the teachers, which take `max_length` from the students.
+        changes: to the students' recipe.
         glue: the folder of GLUE's TSV files; None for the Hub.
         train_file: another training file in the folder of each task, for the students.
         probe_every: steps between two looks into a student; 0 for none.
@@ -59,22 +59,22 @@ class Plan:
     table: str
     tasks: tuple[str, ...]
     schemes: tuple[str, ...]
-    seeds: tuple[int, ...]
-    checkpoint: str | None
-    recipe: str
-    teacher_recipe: str
-    changes: dict[str, Any]
-    glue: Path | None
+    seeds: tuple[int, ...] = ()
+    checkpoint: str | None = None
+    recipe: str = "cpu-{task}"
+    teacher_recipe: str = "teacher"
+    changes: dict[str, Any] = field(default_factory=dict)
+    glue: Path | None = None
     train_file: str = TRAIN_FILE
     probe_every: int = 0
 
     def students_recipes(self, task: str) -> list[Recipe]:
-        """The recipe of a student for each of the seeds."""
+        """The students' recipe for each of the seeds."""
         own = load_recipe(_for_task(self.recipe, task), self.changes)
         return [replace(own, seed=seed) for seed in self.seeds or (own.seed,)]
 
     def teachers_recipe(self, task: str) -> Recipe:
-        """The recipe of a teacher, which reads as many tokens as its students."""
+        """The teacher's recipe, with the students' number of tokens."""
         tokens = self.students_recipes(task)[0].max_length
         return load_recipe(_for_task(self.teacher_recipe, task), {"max_length": tokens})
 
@@ -82,26 +82,17 @@ class Plan:
         """The data of a task."""
         return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, train_file)
 
-    def student_folder(self, output: Path, task: str, scheme: str, seed: int) -> Path:
-        """Where a student is trained."""
-        data = "" if self.train_file == TRAIN_FILE else f"{Path(self.train_file).stem}-"
-        return output / task / f"{data}{scheme}-{seed}"
-
     def check(self) -> None:
-        """Find what is wrong with the plan before an hour is spent on its first run.
-
-        Raises:
-            BibertError: what the first run that it spoils would say.
-        """
+        """Find mistakes in the plan before an hour is spent on its first run."""
         if "seed" in self.changes:
-            raise RecipeError("the seeds of a table are given with --seeds, not as a change of its recipe")
+            raise RecipeError("a table takes its seeds from --seeds, not from a change of the recipe")
         if self.glue is None and self.train_file != TRAIN_FILE:
             raise DataError(f"{self.train_file} needs the folder of GLUE's TSV files; give the folder too")
         rows = [row for row in get_table(self.table).rows if row.scheme != TEACHER]
         if all(row.augmented for row in rows) and self.train_file == TRAIN_FILE:
             raise DataError(
-                f"every student of {get_table(self.table).name} learns from augmented texts; make a file of them with "
-                "bibert augment in the folder of each task, and give its name with --train-file"
+                f"every student of {get_table(self.table).name} is trained on augmented texts; make a file of them "
+                "with bibert augment in the folder of each task, and give its name with --train-file"
             )
         for task in self.tasks:
             self.teachers_recipe(task)
@@ -118,28 +109,33 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
     """Train what is missing in `output`, and write the results after every run.
 
     Raises:
-        Interrupted: SIGTERM or Ctrl-C came; the same call goes on.
+        Interrupted: SIGTERM or Ctrl-C came; the same call resumes.
     """
     plan.check()
-    if plan.checkpoint is None:
-        _check_teachers(plan, output)
-    texts = {task: plan.load(task, plan.train_file) for task in plan.tasks}  # now: a missing file ends no table
+    for teacher in (output / task / "teacher" for task in plan.tasks):
+        if plan.checkpoint is None and finished_metrics(RunFolder(teacher)) is None:
+            raise DataError(
+                f"{teacher}: holds no finished teacher, and there is no checkpoint to fine-tune one from; give "
+                "one with --checkpoint, or collect finished runs with bibert reproduce collect"
+            )
+    texts = {task: plan.load(task, plan.train_file) for task in plan.tasks}  # now: a missing file must not end a table
     output.mkdir(parents=True, exist_ok=True)
     cells: list[Cell] = []
     for task, data in texts.items():
         teacher = output / task / "teacher"
         if plan.checkpoint is not None:
-            own = data if plan.train_file == TRAIN_FILE else plan.load(task, TRAIN_FILE)  # as the paper's teachers
+            own = data if plan.train_file == TRAIN_FILE else plan.load(task, TRAIN_FILE)  # like the paper's teachers
             callbacks = progress(f"{task} teacher")
             finetune(plan.checkpoint, own, teacher, plan.teachers_recipe(task), callbacks=callbacks)
         cells = write_results(output, plan.table)
+        prefix = "" if plan.train_file == TRAIN_FILE else f"{Path(plan.train_file).stem}-"
         for scheme in plan.schemes:
             for recipe in plan.students_recipes(task):
                 distill(
                     RunFolder(teacher).model,
                     get_scheme(scheme),
                     data,
-                    plan.student_folder(output, task, scheme, recipe.seed),
+                    output / task / f"{prefix}{scheme}-{recipe.seed}",
                     recipe,
                     probe=probe_every(plan.probe_every) if plan.probe_every else None,
                     callbacks=progress(f"{task} {scheme}"),
@@ -148,25 +144,15 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
     return cells
 
 
-def _check_teachers(plan: Plan, output: Path) -> None:
-    for task in plan.tasks:
-        teacher = output / task / "teacher"
-        if finished_metrics(RunFolder(teacher)) is None:
-            raise DataError(
-                f"{teacher}: holds no finished teacher, and there is no checkpoint to fine-tune one from: give "
-                "one with --checkpoint, or --collect alone"
-            )
-
-
 def write_results(output: Path, table: str) -> list[Cell]:
     """Collect every finished run of a folder into its results file and its table."""
     cells = list(collect(output))
     if not cells:
         return cells
     facts = machine.about(())
-    command = f"bibert reproduce --table {table} --collect -o {output.name}"
+    command = f"bibert reproduce collect --table {table} -o {output.name}"
     about = {"command": command, "table": table, "commit": facts["commit"], "machine": facts["cpu"]}
-    save_cells(output / "results.json", cells, about | {"date": facts["date"]})
+    save_cells(output / RESULTS, cells, about | {"date": facts["date"]})
     with write_whole(output / "table.md") as file:
         file.write(markdown(cells, get_table(table)))
     return cells
@@ -184,7 +170,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     """A finished run as a cell.
 
     Raises:
-        CheckpointError: the run was trained on other data than the task's.
+        CheckpointError: the run was trained on another task's data, or its log is damaged.
     """
     request, known = read_json(run.notes)["request"], provenance(run.model)
     if request["data"]["name"] != TASKS[task].name:
@@ -193,16 +179,14 @@ def cell_of(run: RunFolder, task: str) -> Cell:
             "move it to the folder of its task"
         )
     scheme = as_scheme(request.get("scheme", TEACHER))
-    metric = f"eval_dev_{TASKS[task].metrics[0]}"
-    evaluations = _evaluations(run, metric)
-    best = max(evaluations, key=lambda point: point[1])
+    evaluations = _evaluations(run, f"eval_dev_{TASKS[task].metrics[0]}")
     shape = BiBertConfig.from_pretrained(run.model)
     return Cell(
         task=task,
         scheme=scheme.name,
         augmented=Path(request["data"]["train"]).stem != Path(TRAIN_FILE).stem,  # the Hub's files have no suffix
         metrics=known["metrics"],
-        best_step=best[0],
+        best_step=max(evaluations, key=lambda point: point[1])[0],
         evaluations=evaluations,
         recipe=known["recipe"],
         backbone={

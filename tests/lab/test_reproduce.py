@@ -10,8 +10,8 @@ import pytest
 from bibert.data.glue import TASKS
 from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.lab.paper import TABLE_1, TABLE_2
-from bibert.lab.reproduced import TABLES, Cell, load_cells, markdown, mean_scores, printed
-from bibert.lab.reproduction import Plan, collect, reproduce, write_results
+from bibert.lab.reproduce import Plan, collect, reproduce, write_results
+from bibert.lab.tables import TABLES, Cell, load_cells, markdown, mean_scores, printed
 from bibert.nn.checkpoint import load_classifier
 from bibert.training.recipe import load_recipe
 from bibert.training.student import distill
@@ -86,7 +86,7 @@ def test_a_second_call_trains_nothing(output, plan):
 
 def test_finished_teachers_need_no_checkpoint(output, plan, tmp_path):
     reproduce(replace(plan, checkpoint=None), output, quiet)
-    with pytest.raises(DataError, match=f"{tmp_path}/sst2/teacher: holds no finished teacher"):
+    with pytest.raises(DataError, match=f"{tmp_path}/sst2/teacher:.*--checkpoint"):
         reproduce(replace(plan, checkpoint=None), tmp_path, quiet)
 
 
@@ -120,7 +120,7 @@ def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(ou
     text = markdown([began, cell], TABLE_1)
     assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
     assert "students (begun as a student of the same scheme, trained on SST-2) 1 epoch, 4 steps" in text
-    with pytest.raises(DataError, match="started from another model = False, bibert with True"):
+    with pytest.raises(DataError, match=r"started from another model = False.*True"):
         mean_scores([began, cell], "sst2")
 
 
@@ -138,7 +138,7 @@ def test_an_unfinished_run_is_not_collected(output, tmp_path):
 def test_a_run_in_the_folder_of_another_task_is_refused(output, tmp_path):
     (tmp_path / "rte").mkdir()
     (tmp_path / "rte" / "bibert-1").symlink_to(output / "sst2" / "bibert-1")
-    with pytest.raises(CheckpointError, match=r"was trained on SST-2, its folder is that of RTE"):
+    with pytest.raises(CheckpointError, match=r"rte/bibert-1: .*SST-2.*RTE"):
         list(collect(tmp_path))
 
 
@@ -180,7 +180,7 @@ def test_students_of_different_teachers_are_not_averaged(output):
     cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
     taught = replace(cells[1], origin={**cells[1].origin, "teacher_sha256": "another"})
     assert mean_scores(cells, "sst2").keys() == {"bibert"}
-    with pytest.raises(DataError, match="bibert was run with teacher = "):
+    with pytest.raises(DataError, match="teacher = "):
         mean_scores([cells[0], taught], "sst2")
 
 
@@ -234,9 +234,9 @@ def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):
 
 
 def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table():
-    assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == 33.6
-    assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) is None
-    assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == 66.1
+    assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == (33.6, TABLE_2.name)
+    assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) == (None, "")
+    assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == (66.1, TABLE_2.name)
 
 
 def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(output):

@@ -65,7 +65,7 @@ def test_the_browser_reports_errors_exceptions_and_requests(open_page):
     page = open_page("<!doctype html><script>console.error('oh', 'no')</script><p>text")
     assert page.complaints == ["oh no"]
     page = open_page("<!doctype html><script>undefinedFunction()</script>")
-    assert "undefinedFunction is not defined" in page.complaints[0]
+    assert "undefinedFunction" in page.complaints[0]
     assert page.requests == []
     page = open_page("<!doctype html><img src='http://127.0.0.1:9/remote.png'>")
     assert page.requests == ["http://127.0.0.1:9/remote.png"]
@@ -207,7 +207,7 @@ def test_128_tokens_and_144_heads_of_three_models_are_drawn_once_and_not_again_w
 
 
 def test_a_head_that_is_not_there_is_refused_before_a_page_is_made(make_maps):
-    with pytest.raises(BibertError, match="full_precision: has no layer 2 with a head 0"):
+    with pytest.raises(BibertError, match=r"full_precision:.*layer 2.*head 0"):
         attention_page(make_maps(TOKENS), layer=2)
 
 

@@ -1,0 +1,180 @@
+"""`bibert analyze attention` and `report`: pages to look around in, and figures of attention."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bibert.cli.console import say
+from bibert.cli.data_options import EvaluationOptions
+from bibert.cli.options import with_option_groups
+from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.metrics import confusion, score
+from bibert.errors import BibertError, DataError, require_extra
+from bibert.lab.attention import attention_map, attention_maps
+from bibert.lab.cli.options import TextOptions, load_subjects
+from bibert.lab.entropy import entropies
+from bibert.lab.record import Record, load_record
+from bibert.runtime.text import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bibert.lab.pages.report import Findings
+
+PAGE = ".html"
+FIGURES = (".svg", ".pdf", ".png")
+MOST_TEXTS = 32  # labelled rows whose entropies are measured
+
+
+class View(StrEnum):
+    """The content of a figure."""
+
+    MODEL = "model"
+    HEAD = "head"
+
+
+def attention(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Packed files, model folders, run folders, or names on the Hub."),
+    ],
+    text: Annotated[str, typer.Option("--text", "-t", help="The text that every model reads.")],
+    outputs: Annotated[
+        list[Path],
+        typer.Option(
+            "--output", "-o", help="An interactive page (.html), or a figure (.svg, .pdf, .png); may be repeated."
+        ),
+    ],
+    pair: Annotated[str | None, typer.Option(help="The second text of a pair.", show_default=False)] = None,
+    view: Annotated[
+        View, typer.Option(help="Figures: all heads as small images, or one head as lines between tokens.")
+    ] = View.MODEL,
+    layers: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST-LAST", help="Layers in --view model, such as 0-3.", show_default="all"),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=0, help="Layer of --view head, or first open in a page.", show_default="0")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, help="Head of --view head, or first open in a page.", show_default="0")
+    ] = None,
+) -> None:
+    """Show what every head attends to: full precision, baseline and BiBERT side by side, for the same text.
+
+    Example: bibert analyze attention teacher/model reviews.bibert -t "a gorgeous, witty film" -o attention.html
+    """
+    for output in outputs:
+        if output.suffix not in (PAGE, *FIGURES):
+            wanted = f"a page ends in {PAGE}, a figure in {', '.join(FIGURES)}"
+            raise BibertError(f"{output}: ends in {output.suffix or 'nothing'!r}; {wanted}")
+    _refuse_options_without_effect(outputs, view, layers, (layer, head))
+    chosen = None if layers is None else parse_layers(layers)
+    require_extra("plot", "bibert analyze attention")
+    from bibert.lab.pages.attention import attention_page
+    from bibert.lab.pages.render import save_page
+    from bibert.lab.plots.attention import draw_head_view, draw_model_view
+    from bibert.lab.plots.style import save_figure
+
+    maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
+    say(f"{', '.join(one.title for one in maps)}: {len(maps[0].tokens)} tokens")
+    one_head = layer or 0, head or 0
+    for output in outputs:
+        if output.suffix == PAGE:
+            say(f"{save_page(attention_page(maps, *one_head), output)}: written, {output.stat().st_size:,} bytes")
+        else:
+            figure = draw_head_view(maps, *one_head) if view is View.HEAD else draw_model_view(maps, chosen)
+            say(f"{save_figure(figure, output)}: written")
+
+
+def _refuse_options_without_effect(
+    outputs: Sequence[Path], view: View, layers: str | None, one_head: tuple[int | None, int | None]
+) -> None:
+    """An option that would change nothing is an error, not silently ignored."""
+    page = any(output.suffix == PAGE for output in outputs)
+    figure = any(output.suffix != PAGE for output in outputs)
+    if view is View.HEAD and not figure:
+        raise BibertError("--view head needs a figure; a page has both views: add -o head.svg, or leave it out")
+    if layers is not None and not (figure and view is View.MODEL):
+        raise BibertError("--layers needs a figure with --view model; add -o model.svg, or leave it out")
+    if one_head != (None, None) and not (page or view is View.HEAD):
+        raise BibertError("--layer and --head need --view head or a page; for --view model give --layers")
+
+
+def parse_layers(words: str) -> range:
+    """`0-3` as the layers 0, 1, 2 and 3; `5` as one."""
+    first, dash, last = words.partition("-")
+    if first.isdecimal() and (last.isdecimal() if dash else True):
+        found = range(int(first), int(last if dash else first) + 1)
+        if found:
+            return found
+    raise BibertError(f"--layers {words!r}: write the first and the last layer, such as 0-3, or one, such as 5")
+
+
+@with_option_groups
+def report(
+    model: Annotated[str, typer.Option("--model", "-m", help="A run folder, finished or not, or a packed file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")],
+    data: EvaluationOptions,
+    texts: TextOptions,
+) -> None:
+    """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
+
+    Labelled rows, or --task, add a score and the confusion matrix; rows or texts add entropies and attention.
+
+    Example: bibert analyze report --model runs/student dev.csv -o report.html
+    """
+    require_extra("plot", "bibert analyze report")
+    if output.suffix != PAGE:
+        raise DataError(f"{output}: ends in {output.suffix or 'nothing'!r}; a page ends in {PAGE}")
+    from bibert.lab.pages.render import save_page
+    from bibert.lab.pages.report import report_page
+
+    record = load_record(model)
+    page = report_page(record, _findings(record, data, texts.load()))
+    say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
+
+
+def _findings(record: Record, data: EvaluationOptions, texts: list[Row]) -> "Findings":
+    """Measure whatever the model, the rows and the texts allow."""
+    from bibert.lab.pages.report import Findings
+
+    has_rows = data.data is not None or data.task is not None
+    if not has_rows and not texts:
+        return Findings()
+    if record.model is None:
+        raise DataError(f"{record.name}: has no model yet; leave out the rows and texts, or wait until it is trained")
+    splits, metrics = data.load_splits(tuple(record.labels)) if has_rows else ({}, ())
+    rows = next(iter(splits.values()), None)  # of a task with two dev sets the first
+    read = texts or ([] if rows is None else rows.texts_or_pairs[:MOST_TEXTS])
+    tokens = int(record.recipe.get("max_length", MAX_LENGTH))
+    found = Findings()
+    if record.has_bits:
+        [(title, subject)] = load_subjects([record.model], tokens).items()
+        found = Findings(entropies(subject.insides(read)), attention_map(subject, title, read[0]))
+    if rows is None:
+        return found
+    logits = _logits(record.model, rows, tokens)
+    return replace(
+        found,
+        confusion=confusion(logits, rows.labels) if len(record.labels) > 1 else None,
+        scores=score(logits, rows.labels, metrics),
+        scored=f"{len(rows):,} rows of {Path(rows.origin).name}",
+    )
+
+
+def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
+    if model.is_dir():
+        require_extra("train", "scoring a model folder")
+        from bibert.nn.checkpoint import load_classifier
+        from bibert.training.evaluate import predict_logits
+
+        return predict_logits(load_classifier(model), rows, tokens)
+    from bibert.runtime.classifier import load
+
+    return load(model).logits(rows.texts, rows.pairs)

@@ -1,0 +1,104 @@
+"""What several commands of the laboratory share: texts, models to look into, runs with a probe, figures and tables."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+
+from bibert.cli.console import print_table
+from bibert.cli.options import option
+from bibert.data.examples import MAX_LENGTH
+from bibert.errors import DataError, one_line, require_extra
+from bibert.lab.look import Subject, load_subject, titles
+from bibert.lab.record import History, load_history
+from bibert.runtime.text import Row
+
+FigureFile = Annotated[Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o")]
+
+
+def check_figure(path: Path | None) -> None:
+    """Reject a figure that cannot be written before anything is computed for it."""
+    if path is not None:
+        require_extra("plot", f"drawing {path}")
+        from bibert.lab.plots.style import check_path
+
+        check_path(path)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Texts, and pairs with a tab between their two, from the command line and from a file."""
+
+    text: Annotated[list[str] | None, option("A text to read; may be repeated.")] = None
+    texts: Annotated[Path | None, option("A file with a text in each line; a pair has a tab between its two.")] = None
+
+    def load(self) -> list[Row]:
+        """All texts; an empty list if none were given."""
+        lines = [*(self.text or ()), *(() if self.texts is None else _lines(self.texts))]
+        pairs = [(line, *line.partition("\t")) for line in lines]
+        return [(first.strip(), second.strip()) if tab else line for line, first, tab, second in pairs]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({one_line(error)}); give a UTF-8 file") from error
+    found = [line for line in lines if line]
+    if not found:
+        raise DataError(f"{path}: has no text; put one in each line")
+    return found
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """One head of a run; all heads if neither option is given."""
+
+    layer: Annotated[int | None, option("Of runs: show one head, in this layer.", min=0)] = None
+    head: Annotated[int | None, option("Of runs: show one head, with this number.", min=0)] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether one head was chosen."""
+        if (self.layer is None) != (self.head is None):
+            raise DataError("--layer and --head go together; give both for one head, or neither for all")
+        return self.layer is not None
+
+    def of(self, histories: dict[str, History]) -> dict[str, History]:
+        """The chosen head of each run, named in its title; everything if none is chosen."""
+        if self.layer is None or self.head is None:
+            return histories
+        suffix = f", layer {self.layer}, head {self.head}"
+        return {f"{title}{suffix}": one.of_head(self.layer, self.head) for title, one in histories.items()}
+
+
+def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
+    """The recorded looks into each run, by title."""
+    histories = [load_history(Path(run)) for run in runs]
+    return dict(zip(titles(histories), histories, strict=True))
+
+
+def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:
+    """Packed files, names on the Hub and model folders, by title; folders truncate texts at `max_length` tokens."""
+    if any(Path(path).is_dir() for path in paths):
+        require_extra("train", "a look into a model folder")
+        from bibert.cli.progress import quiet_libraries
+
+        quiet_libraries()
+    subjects = [load_subject(path, max_length) for path in paths]
+    return dict(zip(titles(subjects), subjects, strict=True))
+
+
+def print_rows(
+    title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], last: Sequence[str] = (), note: str = ""
+) -> None:
+    """Print a table of results; `last` is a row below a line, `note` a text below the table."""
+    table = Table(*columns, title=title, title_justify="left", caption=note or None, caption_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    if last:
+        table.add_section()
+        table.add_row(*last)
+    print_table(table)

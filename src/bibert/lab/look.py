@@ -1,0 +1,212 @@
+"""A model seen from inside while it reads texts: the bits of every layer and head, in one form for any model.
+
+A `Subject` is a packed file, read by the numpy reference, or a folder with a torch model, read by `network`; torch is
+imported only for a folder. `entropy` and `attention` show what is inside.
+
+Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bibert.data.examples import MAX_LENGTH
+from bibert.errors import DataError, require_extra
+from bibert.models import find_file
+from bibert.nn import RUN_MODEL, network_folder
+from bibert.packed import file
+from bibert.packed.bits import unpack_rows
+from bibert.packed.file import PackedModel
+from bibert.runtime import reference
+from bibert.runtime.engine import Encoded
+from bibert.runtime.text import Row, TextEncoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+BATCH = 32  # texts read at a time
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_type_ids, (B, T) each
+
+
+class Matrices(Mapping[str, Flags]):
+    """Bits of matrices by name, loaded lazily; few callers need them."""
+
+    def __init__(self, names: Collection[str], read: Callable[[str], Flags]) -> None:
+        self._names = names
+        self._read = read
+
+    def __getitem__(self, name: str) -> Flags:
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True)
+class LayerInside:
+    """The inside of one block; values at padding tokens have no meaning.
+
+    Attributes:
+        query: (B, H, T, D), bits; key, value and context have the same shape.
+        attention: (B, H, T, T), the attention weights that multiply the values; 0 for a masked key.
+        attended: (B, H, T, T), their bits.
+        ffn_hidden: (B, T, I), the bits that enter the second FFN layer.
+        weights: the bits of the six matrices, by their names in a packed file; rows are outputs.
+    """
+
+    query: Flags
+    key: Flags
+    value: Flags
+    attention: Floats
+    attended: Flags
+    context: Flags
+    ffn_hidden: Flags
+    weights: Mapping[str, Flags]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The inside of a pass over a batch; `real` is (B, T), false for padding."""
+
+    real: Flags
+    layers: tuple[LayerInside, ...]
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of a layer."""
+        return int(self.layers[0].attention.shape[1])
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to look into; `name` is its file or folder, `scheme` the name of its scheme."""
+
+    name: str
+    scheme: str
+    look: Callable[[Arrays], Inside]
+    encode: Callable[[Sequence[Row]], list[Encoded]]
+    tokens_of: Callable[[Sequence[int]], list[str]]
+
+    def read(self, row: Row) -> tuple[tuple[str, ...], Inside]:
+        """The tokens of one text, or pair of texts, and the inside of the model that reads them."""
+        [encoded] = self.encode([row])
+        return tuple(self.tokens_of(encoded.ids.tolist())), self.look(padded([encoded]))
+
+    def insides(self, rows: Sequence[Row]) -> Iterator[Inside]:
+        """Read any number of texts, batch by batch."""
+        if not rows:
+            raise DataError("no text to read; give at least one")
+        for start in range(0, len(rows), BATCH):
+            yield self.look(padded(self.encode(rows[start : start + BATCH])))
+
+
+def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
+    """Load a packed file (or a name on the Hub), a model folder, or a run folder with a model in it.
+
+    A folder truncates texts at `max_length` tokens; a packed file knows its own limit.
+
+    Raises:
+        MissingExtraError: a folder needs torch, which is not installed.
+        BibertError: `path` is none of these.
+    """
+    folder = network_folder(Path(path))
+    return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
+
+
+def _from_file(path: Path) -> Subject:
+    packed = file.load(path)
+    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
+    scheme = str(packed.about.get("scheme", "bibert"))
+    return Subject(path.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
+
+
+def _from_folder(folder: Path, max_length: int) -> Subject:
+    require_extra("train", f"a look into the folder {folder}")
+    from bibert.lab.network import inside_of_network
+    from bibert.nn.checkpoint import load_classifier
+
+    classifier = load_classifier(folder)
+    model, tokenizer = classifier.model, classifier.tokenizer
+    encode = partial(encode_rows, tokenizer, min(max_length, model.config.max_position_embeddings))
+    name = folder.parent.name if folder.name == RUN_MODEL else folder.name
+    scheme = model.config.quantization.name
+    return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
+
+
+def inside_of_packed(packed: PackedModel, batch: Arrays) -> Inside:
+    """Read a batch with a packed model."""
+    trace = reference.trace(packed, **batch)
+    layers = tuple(_layer(packed, index, layer) for index, layer in enumerate(trace.layers))
+    return Inside(batch["attention_mask"] == 1, layers)
+
+
+def _layer(packed: PackedModel, index: int, layer: reference.LayerTrace) -> LayerInside:
+    config = packed.config
+    inputs = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
+    inputs |= {"attention_output": config.inner, "output": config.intermediate}
+    return LayerInside(
+        query=by_head(layer.query, config.heads),
+        key=by_head(layer.key, config.heads),
+        value=by_head(layer.value, config.heads),
+        attention=layer.attention.astype(np.float32),
+        attended=layer.attention,
+        context=by_head(layer.context, config.heads),
+        ffn_hidden=layer.ffn_hidden,
+        weights=Matrices(inputs, lambda name: unpack_rows(packed.tensor(f"layers.{index}.{name}.bits"), inputs[name])),
+    )
+
+
+def by_head(rows: Flags, heads: int) -> Flags:
+    """Heads side by side, (B, T, H · D), to (B, H, T, D)."""
+    return rows.reshape(*rows.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[Row]) -> list[Encoded]:
+    """Token ids of texts and pairs, in any mixture, truncated at `most` tokens."""
+    texts = [(row,) if isinstance(row, str) else row for row in rows]
+    read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
+    ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
+    return [Encoded(*row) for row in zip(ids, types, strict=True)]
+
+
+def padded(encoded: Sequence[Encoded]) -> Arrays:
+    """Rows of token ids as one batch."""
+    shape = (len(encoded), max(len(row.ids) for row in encoded))
+    batch = {name: np.zeros(shape, np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    for place, row in enumerate(encoded):
+        real = slice(len(row.ids))
+        batch["input_ids"][place, real] = row.ids
+        batch["attention_mask"][place, real] = 1
+        if row.token_types is not None:
+            batch["token_type_ids"][place, real] = row.token_types
+    return batch
+
+
+class Named(Protocol):
+    """A model or a run: something with a scheme and a name."""
+
+    @property
+    def scheme(self) -> str: ...  # noqa: D102
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+
+def titles(models: Sequence[Named]) -> list[str]:
+    """A distinct title for each: its scheme if no other has it, else its name, numbered where names repeat too."""
+    schemes = Counter(model.scheme for model in models)
+    names = [model.scheme if schemes[model.scheme] == 1 else model.name for model in models]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]

@@ -1,0 +1,300 @@
+"""Our runs beside the figures that the paper prints: results files, tables in Markdown, and the bottlenecks.
+
+A `Cell` is one finished run with everything needed to run it again; `reproduce` trains and collects them. The
+bottlenecks (Section 3.1) are runs of `baseline(kept=...)` and `baseline(without=...)`: the cost of binarizing one
+structure, and the value of one loss term. Torch is not needed here.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any
+
+from bibert.data.glue import TASKS
+from bibert.errors import DataError, did_you_mean, one_line
+from bibert.files import write_whole
+from bibert.lab.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1, TABLE_2, TABLE_3, VARIANTS, PaperTable
+from bibert.training.recipe import with_defaults
+
+TABLES: Mapping[str, PaperTable] = {
+    "1": TABLE_1,
+    "2": TABLE_2,
+    "3": TABLE_3,
+    "strengthened": STRENGTHENED,
+    "quantiles": QUANTILES,
+    "variants": VARIANTS,
+    "bottlenecks": BOTTLENECKS,
+}
+RESULTS = "results.json"
+TEACHER, BASELINE = "full_precision", "baseline"
+BLANK = "–"
+KEPT, WITHOUT = "kept", "without"
+CHANGED = re.compile(rf"{BASELINE}\((?P<change>{KEPT}|{WITHOUT})=(?P<what>[^,()]+)\)")
+# Texts in the dev sets of GLUE that are scored by accuracy.
+DEV_TEXTS: Mapping[str, int] = MappingProxyType(
+    {"sst2": 872, "mrpc": 408, "qqp": 40430, "mnli": 9815, "qnli": 5463, "rte": 277}
+)
+
+
+def get_table(name: str) -> PaperTable:
+    """A table of the paper by its short name.
+
+    Raises:
+        DataError: there is no such table.
+    """
+    if name not in TABLES:
+        raise DataError(f"there is no table {name!r}; {did_you_mean(name, TABLES)}")
+    return TABLES[name]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One finished run.
+
+    Attributes:
+        task: the key of a GLUE task.
+        scheme: its name; `full_precision` is the teacher.
+        augmented: whether the training file was not the task's own.
+        metrics: of the best evaluation, on every dev split, as fractions.
+        best_step: the optimizer step of that evaluation.
+        evaluations: step and selecting metric of each evaluation, in order.
+        recipe: every hyper-parameter, including the seed.
+        backbone: layers, hidden size and heads.
+        origin: commit, versions, processor, date, digests of data and teacher, the start, stages.
+    """
+
+    task: str
+    scheme: str
+    augmented: bool
+    metrics: Mapping[str, float]
+    best_step: int
+    evaluations: Sequence[tuple[int, float]]
+    recipe: Mapping[str, Any]
+    backbone: Mapping[str, int]
+    origin: Mapping[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The paper's metric of the task, in percent."""
+        return 100 * self.metrics[f"dev_{TASKS[self.task].metrics[0]}"]
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What runs must share for their scores to be comparable: everything but scheme, seed and task."""
+        begun = {
+            "augmented": self.augmented,
+            "teacher": self.origin.get("teacher_sha256"),
+            "started from another model": self.origin.get("start") is not None,
+        }
+        recipe = {key: value for key, value in with_defaults(self.recipe).items() if key != "seed"}
+        return recipe | dict(self.backbone) | begun
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps, of the last stage if the scheme has several."""
+        return self.evaluations[-1][0]
+
+
+def save_cells(path: Path, cells: Iterable[Cell], about: Mapping[str, Any]) -> None:
+    """Write a results file atomically."""
+    ordered = sorted(cells, key=lambda cell: (cell.task, cell.scheme, cell.recipe["seed"]))
+    with write_whole(path) as file:
+        json.dump({**about, "cells": [asdict(cell) for cell in ordered]}, file, indent=1)
+        file.write("\n")
+
+
+def load_cells(path: Path) -> list[Cell]:
+    """The cells of a results file.
+
+    Raises:
+        DataError: there is no such file, or `save_cells` did not write it.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return [Cell(**cell) for cell in values["cells"]]
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; give the {RESULTS} of bibert reproduce") from None
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise DataError(f"{path}: is not a results file of bibert reproduce ({one_line(error)})") from None
+
+
+def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
+    """The score of each scheme on a task without augmentation, the mean over its seeds.
+
+    Raises:
+        DataError: two runs differ in more than scheme and seed, so their scores are not comparable.
+    """
+    runs = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER and not cell.augmented]
+    for cell in runs:
+        for key, value in runs[0].setting.items():
+            other = cell.setting.get(key)
+            if other != value:
+                raise DataError(
+                    f"{TASKS[task].name}: {runs[0].scheme} was run with {key} = {value}, {cell.scheme} with {other}; "
+                    "only runs of one recipe are comparable"
+                )
+    schemes = dict.fromkeys(cell.scheme for cell in runs)
+    return {scheme: fmean(cell.score for cell in runs if cell.scheme == scheme) for scheme in schemes}
+
+
+def markdown(cells: Sequence[Cell], table: PaperTable) -> str:
+    """Our scores beside the paper's, two columns for every task, then the budget of the runs."""
+    tasks = [task for task in TASKS if any(cell.task == task for cell in cells)]
+    head = ["scheme", "bits"]
+    for task in tasks:
+        head += [f"{TASKS[task].name}, ours", "paper"]
+    found = {cell.scheme for cell in cells}
+    known = [row.scheme for row in table.rows if row.scheme in found]  # first, in the paper's order
+    lines = [head, ["---"] * len(head)]
+    lines += [_line(scheme, cells, tasks, table) for scheme in dict.fromkeys([*known, *sorted(found)])]
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{rows}\n\n{_budget(cells, tasks, table)}\n"
+
+
+def _line(scheme: str, cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> list[str]:
+    mine = [cell for cell in cells if cell.scheme == scheme]
+    line = [f"`{scheme}`", mine[0].origin["bits"]]
+    for task in tasks:
+        runs = [cell for cell in mine if cell.task == task]
+        paper, _ = printed(scheme, task, any(cell.augmented for cell in runs), table)
+        line += [_scores(runs), BLANK if paper is None else f"{paper:g}"]
+    return line
+
+
+def _scores(runs: Sequence[Cell]) -> str:
+    """Mean and range over several seeds; runs by different recipes one by one."""
+    scores = [cell.score for cell in runs]
+    if not scores:
+        return BLANK
+    if len(scores) == 1 or any(cell.setting != runs[0].setting for cell in runs):
+        return ", ".join(f"{score:.1f}" for score in scores)
+    return f"{fmean(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})"
+
+
+def printed(scheme: str, task: str, augmented: bool, table: PaperTable) -> tuple[float | None, str]:
+    """The paper's figure for BERT-base and the table it is from: `table`, or the paper's table of GLUE."""
+    for source in (table, TABLE_3 if augmented else TABLE_2):
+        row = source.row(scheme, augmented=augmented and scheme != TEACHER)
+        figure = None if row is None else row.scores.get("mnli_matched" if task == "mnli" else task)
+        if figure is not None:
+            return figure, source.name
+    return None, ""
+
+
+def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
+    """Backbones and recipes of the runs, task by task."""
+    shapes = sorted({f"{cell.backbone['layers']} x {cell.backbone['hidden']}" for cell in cells})
+    lines = [
+        f"Paper: {_sources(cells, tasks, table)}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the "
+        "paper's metric in percent, on the dev set, at the best evaluation of the run."
+    ]
+    for task in tasks:
+        students = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER]
+        budgets = sorted({_recipe_in_words(cell) for cell in students})
+        metric = TASKS[task].metrics[0]
+        lines.append(f"- {TASKS[task].name} ({metric}): {'; '.join(budgets) or 'the teacher alone'}.")
+    return "\n".join(lines)
+
+
+def _sources(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
+    """The tables of the paper, each with its tasks if there are several."""
+    found: dict[str, dict[str, None]] = {}
+    for task in tasks:
+        for cell in (cell for cell in cells if cell.task == task):
+            _, source = printed(cell.scheme, task, cell.augmented, table)
+            if source:
+                found.setdefault(source, {})[TASKS[task].name] = None
+    if len(found) < 2:
+        return next(iter(found), table.name)
+    return ", ".join(f"{name} for {' and '.join(of)}" for name, of in sorted(found.items()))
+
+
+def _recipe_in_words(cell: Cell) -> str:
+    recipe, stages, start = cell.recipe, cell.origin.get("stages", 1), cell.origin.get("start")
+    epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
+    each = "" if stages == 1 else f"{stages} stages of "
+    started = f"(begun as {_begun_as(start, cell.scheme)}) " if start else ""
+    mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
+    products = "products in bfloat16, " if recipe.get("precision") == "bfloat16" else ""
+    return (
+        f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
+        f"learning rate {recipe['learning_rate']:g}, {mean}{products}seed {recipe['seed']}"
+    )
+
+
+def _begun_as(start: Mapping[str, Any], scheme: str) -> str:
+    if "scheme" not in start:
+        return "another BERT than the teacher"
+    kind = "a student of the same scheme" if start["scheme"] == scheme else f"a `{start['scheme']}`"
+    return f"{kind}, trained on {start['data']['name']}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An accuracy in percent, its points above the baseline, and the standard error of these points."""
+
+    accuracy: float
+    points: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One change of the baseline, the structure kept or the term left out: ours, and the paper's if it is printed."""
+
+    scheme: str
+    change: str
+    what: str
+    ours: Difference | None
+    paper: Difference | None
+
+
+def load_bottlenecks(results: Path) -> dict[str, dict[str, float]]:
+    """Accuracies by task and scheme from a results file or its folder, of tasks with a baseline and a change of it."""
+    cells = load_cells(results / RESULTS if results.is_dir() else results)
+    cells = [cell for cell in cells if cell.scheme == BASELINE or CHANGED.fullmatch(cell.scheme)]
+    scores = {task: mean_scores(cells, task) for task in DEV_TEXTS if any(cell.task == task for cell in cells)}
+    found = {task: ours for task, ours in scores.items() if BASELINE in ours and len(ours) > 1}
+    if not found:
+        raise DataError(
+            f"{results}: has no {BASELINE} with one structure kept or one loss term left out; "
+            "run bibert reproduce --table bottlenecks"
+        )
+    return found
+
+
+def effects(task: str, ours: Mapping[str, float]) -> list[Effect]:
+    """Every change of the baseline with an accuracy of ours or the paper's, in the paper's order.
+
+    `ours` are accuracies in percent by scheme, including the baseline's.
+    """
+    papers = {row.scheme: row.scores[task] for row in BOTTLENECKS.rows if row.scores.get(task) is not None}
+    found = []
+    for scheme in dict.fromkeys([*(row.scheme for row in BOTTLENECKS.rows), *sorted(ours)]):
+        match = CHANGED.fullmatch(scheme)
+        if match and (scheme in ours or scheme in papers):
+            both = (_difference(task, scores, scheme) for scores in (ours, papers))
+            found.append(Effect(scheme, match["change"], match["what"], *both))
+    return found
+
+
+def _difference(task: str, accuracies: Mapping[str, float | None], scheme: str) -> Difference | None:
+    accuracy, baseline = accuracies.get(scheme), accuracies.get(BASELINE)
+    if accuracy is None or baseline is None:
+        return None
+    return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
+
+
+def standard_error(one: float, other: float, texts: int) -> float:
+    """Of the difference of two accuracies on `texts` texts, as if the two models erred independently.
+
+    100·√((p(1 − p) + q(1 − q)) / n): the binomial errors of both. Two students of one teacher err alike, so the true
+    error is smaller; run-to-run noise is not included.
+    """
+    variances = (share * (1 - share) for share in (one / 100, other / 100))
+    return 100 * math.sqrt(sum(variances) / texts)
