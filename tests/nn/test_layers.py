@@ -16,12 +16,11 @@ from bibert.nn.layers import (
     BertSelfAttention,
     BiAttention,
     BiBertConfig,
-    ExactLayerNorm,
+    LayerNorm,
     QuantEmbedding,
     QuantLinear,
     SoftmaxAttention,
     in_float64,
-    layer_norm,
 )
 from bibert.nn.schemes import SCHEMES, baseline_quantile
 
@@ -117,11 +116,11 @@ def test_the_largest_values_of_the_grid_do_not_overflow():
 
 def test_only_a_quantized_model_in_eval_mode_pays_for_exact_statistics():
     x = torch.randn(3, 16)
-    exact = layer_norm(16, EPS, SCHEMES["bibert"])
+    exact, usual_norm = (LayerNorm(BiBertConfig(hidden_size=16, scheme=name)) for name in ("bibert", "full_precision"))
     usual = torch.nn.functional.layer_norm(x, (16,), exact.weight, exact.bias, EPS)
     assert torch.equal(exact.train()(x), usual)
     assert torch.equal(exact.eval()(x), exact_layer_norm(x, exact.weight, exact.bias, EPS))
-    assert not isinstance(layer_norm(16, EPS, SCHEMES["full_precision"]), ExactLayerNorm)
+    assert torch.equal(usual_norm.eval()(x), usual)
 
 
 def test_a_linear_layer_under_sign_is_bi_linear_plus_bias_bit_for_bit():

@@ -186,7 +186,7 @@ _FILLERS: dict[str, Callable[..., None]] = {
     "QuantLinear": _fill_linear,
     "QuantEmbedding": _fill_embedding,
     "Embedding": _fill_embedding,
-    "ExactLayerNorm": _fill_norm,
+    "LayerNorm": _fill_norm,
     "Linear": _fill_classifier,
 }
 

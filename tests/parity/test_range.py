@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bibert.errors import NumericError
-from bibert.nn.layers import ExactLayerNorm
+from bibert.nn.layers import LayerNorm
 
 LENGTHS = (5, 9)
 
@@ -34,7 +34,7 @@ def test_of_the_last_block_only_the_first_token_must_be_in_range(new_pair, new_b
     pair, largest, found = new_pair(3), [], set()
     batch = new_batch(pair, LENGTHS)
     for module in pair.network.modules():
-        if isinstance(module, ExactLayerNorm):
+        if isinstance(module, LayerNorm):
             module.register_forward_pre_hook(lambda _, inputs: largest.append(float(inputs[0].abs().amax())))
     for weight in np.geomspace(50, 600, 30).tolist():
         pair.network.bert.encoder.layer[-1].attention.output.LayerNorm.weight.fill_(weight)

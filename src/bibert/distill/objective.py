@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bibert.distill.losses import (
-    NormScope,
-    dmd_loss,
-    hidden_direction_loss,
-    prediction_loss,
-    score_mse,
-    token_mse,
-)
+from bibert.distill.losses import NormScope, dmd_loss, hidden_direction_loss, prediction_loss, score_mse, token_mse
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import LayerTrace

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from bibert.errors import NumericError
 from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 
+Map = Callable[[Tensor], Tensor]
 AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
 
 
@@ -32,9 +33,14 @@ class Quantized(NamedTuple):
     scale: Tensor | None = None  # (..., rows, 1), broadcast over a row of levels; None means 1
 
 
+def bools(x: Tensor) -> Tensor:
+    """1 where x ≥ 0, 0 elsewhere, without a gradient; comparing into floats is 20 times as fast as `torch.where`."""
+    return torch.ge(x, 0, out=torch.empty_like(x))
+
+
 def signs(x: Tensor) -> Tensor:
-    """±1 by the rule x ≥ 0, without a gradient; comparing into floats is 20 times as fast as `torch.where`."""
-    return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)
+    """+1 where x ≥ 0, -1 elsewhere, without a gradient."""
+    return bools(x).mul_(2).sub_(1)
 
 
 def where_at_most_one(gradient: Tensor, x: Tensor) -> Tensor:
@@ -42,45 +48,19 @@ def where_at_most_one(gradient: Tensor, x: Tensor) -> Tensor:
     return torch.ops.aten.hardtanh_backward(gradient, x, -AFTER_ONE, AFTER_ONE)  # type: ignore[no-any-return]
 
 
-class _Sign(torch.autograd.Function):
+class _Binarize(torch.autograd.Function):
+    """`levels` of each value in the forward pass, `gradient_of` the incoming gradient and the value in the backward."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, levels: Map, gradient_of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         ctx.save_for_backward(x)
-        return signs(x)
+        ctx.gradient_of = gradient_of
+        return levels(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return where_at_most_one(gradient, ctx.saved_tensors[0])
-
-
-class _SignWithin(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, width: Tensor) -> Tensor:
-        ctx.save_for_backward(x, width)
-        return signs(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        x, width = ctx.saved_tensors
-        return where_at_most_one(gradient, x / width) / width, None
-
-
-class _Bool(_Sign):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return torch.ge(x, 0, out=torch.empty_like(x))
-
-
-class _GeluSign(_Sign):
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        inside = where_at_most_one(gradient, torch.nn.functional.gelu(x))
-        return torch.ops.aten.gelu_backward(inside, x)  # type: ignore[no-any-return]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.gradient_of(gradient, ctx.saved_tensors[0]), None, None
 
 
 class _BinarizeRows(torch.autograd.Function):
@@ -142,7 +122,7 @@ class _RowsProduct(torch.autograd.Function):
 
 def sign(x: Tensor) -> Tensor:
     """+1 where x ≥ 0, -1 elsewhere; the gradient passes where |x| ≤ 1 (Eq. 1). Unlike `torch.sign`, ±0 gives +1."""
-    return _Sign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+    return _Binarize.apply(x, signs, where_at_most_one)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def sign_within(x: Tensor, width: Tensor) -> Tensor:
@@ -150,12 +130,16 @@ def sign_within(x: Tensor, width: Tensor) -> Tensor:
 
     Dividing first would be wrong: a tiny negative x can become -0.0, which counts as ≥ 0.
     """
-    return _SignWithin.apply(x, width)  # type: ignore[no-untyped-call, no-any-return]
+
+    def gradient_of(gradient: Tensor, x: Tensor) -> Tensor:
+        return where_at_most_one(gradient, x / width) / width
+
+    return _Binarize.apply(x, signs, gradient_of)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def bool_(x: Tensor) -> Tensor:
     """1 where x ≥ 0, 0 elsewhere; the gradient passes where |x| ≤ 1 (Eq. 10)."""
-    return _Bool.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+    return _Binarize.apply(x, bools, where_at_most_one)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def gelu_sign(x: Tensor) -> Tensor:
@@ -163,7 +147,12 @@ def gelu_sign(x: Tensor) -> Tensor:
 
     The sign of a computed GELU would be wrong: below about -5.6 GELU underflows to -0.0, which counts as ≥ 0.
     """
-    return _GeluSign.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+
+    def gradient_of(gradient: Tensor, x: Tensor) -> Tensor:
+        inside = where_at_most_one(gradient, torch.nn.functional.gelu(x))
+        return torch.ops.aten.gelu_backward(inside, x)  # type: ignore[no-any-return]
+
+    return _Binarize.apply(x, signs, gradient_of)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def straight_through(x: Tensor, levels: Tensor, window: Tensor | None = None) -> Tensor:
@@ -242,7 +231,7 @@ def bi_attention(
     key: Tensor,
     value: Tensor,
     mask: Tensor,
-    binarize: Callable[[Tensor], Tensor] = bool_,
+    binarize: Map = bool_,
     threshold: Tensor | None = None,
 ) -> AttentionResult:
     """The paper's Bi-Attention (Eq. 11 and 12): bool(A) ⊠ sign(V), without softmax; a mask sets weights to 0.

@@ -142,29 +142,23 @@ class QuantEmbedding(nn.Embedding):
         return dequantize(quantize_weight(self.quantizer, rows, self.bits, dims=(-1,)))
 
 
-class FloatLayerNorm(nn.LayerNorm):
-    """LayerNorm in float32."""
+class LayerNorm(nn.LayerNorm):
+    """LayerNorm in float32; with exact statistics in eval mode if anything in the scheme is quantized.
 
-    def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """Normalize the last dimension; no value raises, so `needed` is ignored."""
-        return super().forward(x)
-
-
-class ExactLayerNorm(FloatLayerNorm):
-    """LayerNorm of a quantized model: exact statistics in eval mode, ordinary float32 in training for speed."""
+    A rounding error could flip a bit after it. Training uses the ordinary LayerNorm for speed.
+    """
 
     name = "LayerNorm"  # its path in the model, for messages
 
+    def __init__(self, config: BiBertConfig) -> None:
+        super().__init__(config.hidden_size, eps=config.layer_norm_eps)
+        self.is_exact = config.quantization.is_quantized
+
     def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Normalize the last dimension; `needed` rows must be in range."""
-        if self.training:
+        """Normalize the last dimension; `needed` rows must be in range if statistics are exact."""
+        if self.training or not self.is_exact:
             return super().forward(x)
         return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
-
-
-def layer_norm(channels: int, eps: float, scheme: Scheme) -> FloatLayerNorm:
-    """The exact LayerNorm if anything in the scheme is quantized, because a rounding error could flip a bit."""
-    return (ExactLayerNorm if scheme.is_quantized else FloatLayerNorm)(channels, eps=eps)
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:
@@ -271,7 +265,7 @@ class BertSelfOutput(nn.Module):
         self.input_shift = shift("context", inner, scheme)
         self.scaled_context = scheme.scaled_context
         self.dense = QuantLinear(inner, config.hidden_size, scheme)
-        self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
+        self.LayerNorm = LayerNorm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def project(self, trace: LayerTrace) -> Tensor:

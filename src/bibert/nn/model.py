@@ -20,13 +20,12 @@ from bibert.nn.layers import (
     BertAttention,
     BiAttention,
     BiBertConfig,
-    ExactLayerNorm,
+    LayerNorm,
     LayerTrace,
     QuantEmbedding,
     QuantLinear,
     Shift,
     in_float64,
-    layer_norm,
     shift,
 )
 from bibert.nn.quantizers import Calibrated
@@ -85,12 +84,11 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: BiBertConfig) -> None:
         super().__init__()
-        scheme, channels = config.quantization, config.hidden_size
-        words = scheme.part("embedding")
+        words, channels = config.quantization.part("embedding"), config.hidden_size
         self.word_embeddings = QuantEmbedding(config.vocab_size, channels, words, config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, channels)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, channels)
-        self.LayerNorm = layer_norm(channels, config.layer_norm_eps, scheme)
+        self.LayerNorm = LayerNorm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, needed: Tensor | None = None) -> Tensor:
@@ -126,7 +124,7 @@ class BertOutput(nn.Module):
         scheme = config.quantization.part("output")
         self.input_shift = shift("ffn_hidden", config.intermediate_size, scheme)
         self.dense = QuantLinear(config.intermediate_size, config.hidden_size, scheme, scheme.ffn_quantizer)
-        self.LayerNorm = layer_norm(config.hidden_size, config.layer_norm_eps, config.quantization)
+        self.LayerNorm = LayerNorm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, inner: Tensor, hidden: Tensor, needed: Tensor | None = None) -> Tensor:
@@ -216,7 +214,7 @@ class BiBertModel(BiBertPreTrainedModel):
         self.pooler = BertPooler(config)
         self.is_exact = config.quantization.is_quantized
         for name, module in self.named_modules():
-            if isinstance(module, ExactLayerNorm):
+            if isinstance(module, LayerNorm):
                 module.name = name
         self.post_init()
 
