@@ -1,4 +1,4 @@
-"""Made-up forward passes: random traces with every tensor a loss term reads."""
+"""Random forward passes: traces with every tensor that a loss term reads."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -44,7 +44,7 @@ def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
 
 @pytest.fixture
 def rows_of() -> Callable[[BiBertOutput, slice], BiBertOutput]:
-    """A function that takes some texts out of a batch."""
+    """A function that selects some texts of a batch."""
 
     def cut(output: BiBertOutput, rows: slice) -> BiBertOutput:
         return _map(output, lambda x: x[rows])
@@ -54,7 +54,7 @@ def rows_of() -> Callable[[BiBertOutput, slice], BiBertOutput]:
 
 @pytest.fixture
 def padded() -> Callable[[BiBertOutput, int], BiBertOutput]:
-    """A function that makes a batch longer by padding tokens, whose features are junk."""
+    """A function that appends padding tokens with arbitrary features to a batch."""
 
     def pad(output: BiBertOutput, more: int) -> BiBertOutput:
         def lengthen(x: Tensor) -> Tensor:

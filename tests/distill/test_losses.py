@@ -25,59 +25,47 @@ def ones(batch: int, tokens: int) -> torch.Tensor:
     return torch.ones(batch, tokens, dtype=torch.float64)
 
 
-def test_similarity_is_the_product_with_the_own_transpose():
+def cosine_distance(student: torch.Tensor, teacher: torch.Tensor, kept: int) -> torch.Tensor:
+    cosine = F.cosine_similarity(student.flatten(kept), teacher.flatten(kept), dim=-1)
+    return (2 - 2 * cosine).sqrt().mean()
+
+
+def batch_distance(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """The released formula: one norm over the whole batch tensor."""
+    return torch.norm(student / torch.norm(student) - teacher / torch.norm(teacher))
+
+
+def test_similarity_is_the_product_with_its_own_transpose():
     x = draw(2, 3, 5, 4)
     assert torch.equal(similarity(x), x @ x.transpose(-1, -2))
-
-
-def test_similarity_has_the_gradient_of_the_product():
     assert torch.autograd.gradcheck(similarity, draw(2, 1, 3, 4).requires_grad_())
 
 
-def test_distance_is_the_root_of_two_minus_two_cosines():
+def test_a_direction_distance_is_the_root_of_two_minus_two_cosines():
     student, teacher = draw(4, 3, 6), draw(4, 3, 6, seed=1)
-    cosine = F.cosine_similarity(student.flatten(1), teacher.flatten(1), dim=-1)
-    expected = (2 - 2 * cosine).sqrt().mean()
-    torch.testing.assert_close(direction_distance(student, teacher, 1, "sample"), expected)
+    found = direction_distance(student, teacher, 1, "sample")
+    torch.testing.assert_close(found, cosine_distance(student, teacher, 1))
 
 
-def test_dmd_is_the_root_of_two_minus_two_cosines_of_each_head():
-    student, teacher = draw(2, 3, 5, 4), draw(2, 3, 5, 4, seed=1)
-    mine, theirs = (x @ x.transpose(-1, -2) for x in (student, teacher))
-    cosine = F.cosine_similarity(mine.flatten(2), theirs.flatten(2), dim=-1)
-    expected = (2 - 2 * cosine).sqrt().mean()
-    torch.testing.assert_close(dmd_loss(student, teacher, ones(2, 5), "sample"), expected)
+def test_dmd_is_the_distance_of_the_similarities_of_each_head():
+    heads = draw(2, 3, 5, 64), draw(2, 3, 5, 64, seed=1)
+    similarities = [x @ x.transpose(-1, -2) / 64**0.5 for x in heads]  # the released code's 1/√D cancels
+    torch.testing.assert_close(dmd_loss(*heads, ones(2, 5), "sample"), cosine_distance(*similarities, 2))
+    torch.testing.assert_close(dmd_loss(*heads, ones(2, 5), "batch"), batch_distance(*similarities))
 
 
-def test_batch_scope_is_the_released_formula():
-    """S/‖S‖ - T/‖T‖ over the whole batch tensor, with the released code's 1/√D, which cancels."""
-    student, teacher = draw(2, 3, 5, 64), draw(2, 3, 5, 64, seed=1)
-    mine, theirs = (x @ x.transpose(-1, -2) / 64**0.5 for x in (student, teacher))
-    expected = torch.norm(mine / torch.norm(mine) - theirs / torch.norm(theirs))
-    torch.testing.assert_close(dmd_loss(student, teacher, ones(2, 5), "batch"), expected)
-
-
-def test_batch_scope_of_hidden_states_is_the_released_formula():
-    student, teacher = draw(2, 5, 8), draw(2, 5, 8, seed=1)
-    expected = torch.norm(student / torch.norm(student) - teacher / torch.norm(teacher))
-    torch.testing.assert_close(hidden_direction_loss(student, teacher, ones(2, 5), "batch"), expected)
+def test_the_hidden_state_term_is_the_distance_of_each_text():
+    states = draw(2, 5, 8), draw(2, 5, 8, seed=1)
+    torch.testing.assert_close(hidden_direction_loss(*states, ones(2, 5), "sample"), cosine_distance(*states, 1))
+    torch.testing.assert_close(hidden_direction_loss(*states, ones(2, 5), "batch"), batch_distance(*states))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("kept", [1, 2])
-def test_distance_has_the_gradient_of_its_formula(scope: str, kept: int):
-    student, teacher = draw(2, 3, 4, 4).requires_grad_(), draw(2, 3, 4, 4, seed=1)
-    assert torch.autograd.gradcheck(lambda x: direction_distance(x, teacher, kept, scope), student)
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_losses_have_the_gradient_of_their_formula_behind_a_mask(scope: str, mask: torch.Tensor):
+def test_direction_losses_have_the_gradient_of_their_formula(scope: str, mask: torch.Tensor):
     heads, hidden = draw(3, 2, 5, 4), draw(3, 5, 8)
-    teacher_heads, teacher_hidden = draw(3, 2, 5, 4, seed=1), draw(3, 5, 8, seed=1)
-    assert torch.autograd.gradcheck(lambda x: dmd_loss(x, teacher_heads, mask, scope), heads.requires_grad_())
-    assert torch.autograd.gradcheck(
-        lambda x: hidden_direction_loss(x, teacher_hidden, mask, scope), hidden.requires_grad_()
-    )
+    for function, x in ((dmd_loss, heads), (hidden_direction_loss, hidden)):
+        teacher = draw(*x.shape, seed=1)
+        assert torch.autograd.gradcheck(lambda x, f=function, t=teacher: f(x, t, mask, scope), x.requires_grad_())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -100,13 +88,13 @@ def test_all_zero_tensors_have_a_finite_loss_and_gradient(scope: str):
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_size_of_the_student_does_not_matter(scope: str, mask: torch.Tensor):
-    heads, hidden = (draw(3, 2, 5, 4), draw(3, 2, 5, 4, seed=1)), (draw(3, 5, 8), draw(3, 5, 8, seed=1))
-    for scale in (1e-3, 1.0, 1e4):
-        for function, (student, teacher) in ((dmd_loss, heads), (hidden_direction_loss, hidden)):
-            expected = function(student, teacher, mask, scope)
-            torch.testing.assert_close(function(scale * student, teacher, mask, scope), expected)
-            torch.testing.assert_close(function(student, scale * teacher, mask, scope), expected)
+@pytest.mark.parametrize("scale", [1e-3, 1e4])
+def test_direction_losses_do_not_depend_on_size(scope: str, scale: float, mask: torch.Tensor):
+    for function, x in ((dmd_loss, draw(3, 2, 5, 4)), (hidden_direction_loss, draw(3, 5, 8))):
+        teacher = draw(*x.shape, seed=1)
+        expected = function(x, teacher, mask, scope)
+        torch.testing.assert_close(function(scale * x, teacher, mask, scope), expected)
+        torch.testing.assert_close(function(x, scale * teacher, mask, scope), expected)
 
 
 def test_opposite_directions_are_two_apart():
@@ -114,52 +102,34 @@ def test_opposite_directions_are_two_apart():
     torch.testing.assert_close(hidden_direction_loss(x, -x, ones(2, 5), "sample").item(), 2.0)
 
 
-def test_a_text_of_padding_alone_counts_as_equal():
-    student = draw(1, 5, 8).requires_grad_()
-    loss = hidden_direction_loss(student, draw(1, 5, 8, seed=1), torch.zeros(1, 5, dtype=torch.float64), "sample")
+def test_the_mse_terms_are_means_over_texts_of_means_over_real_tokens(mask: torch.Tensor):
+    lengths = mask.sum(dim=1).int().tolist()
+    states, scores = (draw(3, 5, 8), draw(3, 5, 8, seed=1)), (draw(3, 2, 5, 5), draw(3, 2, 5, 5, seed=1))
+    per_text = [F.mse_loss(*(x[i, :n] for x in states)) for i, n in enumerate(lengths)]
+    torch.testing.assert_close(token_mse(*states, mask), torch.stack(per_text).mean())
+    per_text = [F.mse_loss(*(x[i, :, :n, :n] for x in scores)) for i, n in enumerate(lengths)]
+    torch.testing.assert_close(score_mse(*scores, mask), torch.stack(per_text).mean())
+    torch.testing.assert_close(token_mse(*states, ones(3, 5)), F.mse_loss(*states))
+    torch.testing.assert_close(score_mse(*scores, ones(3, 5)), F.mse_loss(*scores))
+
+
+@pytest.mark.parametrize(("function", "shape"), [(token_mse, (3, 5, 8)), (score_mse, (3, 2, 5, 5))])
+def test_the_mse_terms_have_the_gradient_of_their_formula(function, shape: tuple, mask: torch.Tensor):
+    student, teacher = draw(*shape).requires_grad_(), draw(*shape, seed=1)
+    assert torch.autograd.gradcheck(lambda x: function(x, teacher, mask), student)
+    loss = function(student, student.detach().clone(), mask)
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(student.grad, torch.zeros_like(student))
 
 
-def test_token_mse_is_the_mean_over_texts_of_the_mean_over_real_tokens(mask: torch.Tensor):
-    student, teacher = draw(3, 5, 8), draw(3, 5, 8, seed=1)
-    lengths = mask.sum(dim=1).int().tolist()
-    per_text = [F.mse_loss(student[i, :n], teacher[i, :n]) for i, n in enumerate(lengths)]
-    torch.testing.assert_close(token_mse(student, teacher, mask), torch.stack(per_text).mean())
-
-
-def test_score_mse_is_the_mean_over_texts_of_the_mean_over_pairs_of_real_tokens(mask: torch.Tensor):
-    student, teacher = draw(3, 2, 5, 5), draw(3, 2, 5, 5, seed=1)
-    lengths = mask.sum(dim=1).int().tolist()
-    per_text = [F.mse_loss(student[i, :, :n, :n], teacher[i, :, :n, :n]) for i, n in enumerate(lengths)]
-    torch.testing.assert_close(score_mse(student, teacher, mask), torch.stack(per_text).mean())
-
-
-def test_without_padding_both_are_the_plain_mse():
-    states, scores = (draw(3, 5, 8), draw(3, 5, 8, seed=1)), (draw(3, 2, 5, 5), draw(3, 2, 5, 5, seed=1))
-    ones = torch.ones(3, 5, dtype=torch.float64)
-    torch.testing.assert_close(token_mse(*states, ones), F.mse_loss(*states))
-    torch.testing.assert_close(score_mse(*scores, ones), F.mse_loss(*scores))
-
-
-def test_mse_terms_have_the_gradient_of_their_formula(mask: torch.Tensor):
-    states, scores = draw(3, 5, 4).requires_grad_(), draw(3, 2, 5, 5).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: token_mse(x, draw(3, 5, 4, seed=1), mask), states)
-    assert torch.autograd.gradcheck(lambda x: score_mse(x, draw(3, 2, 5, 5, seed=1), mask), scores)
-
-
-def test_mse_terms_of_equal_tensors_are_zero_with_a_zero_gradient(mask: torch.Tensor):
-    for function, x in ((token_mse, draw(3, 5, 8)), (score_mse, draw(3, 2, 5, 5))):
-        student = x.clone().requires_grad_()
-        loss = function(student, x, mask)
-        loss.backward()
-        assert loss.item() == 0
-        assert torch.equal(student.grad, torch.zeros_like(x))
-
-
-def test_a_text_of_padding_alone_does_not_divide_by_zero():
+def test_a_text_of_padding_alone_has_no_loss_and_a_finite_gradient():
     nothing = torch.zeros(1, 5, dtype=torch.float64)
+    student = draw(1, 5, 8).requires_grad_()
+    loss = hidden_direction_loss(student, draw(1, 5, 8, seed=1), nothing, "sample")
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(student.grad, torch.zeros_like(student))
     assert token_mse(draw(1, 5, 8), draw(1, 5, 8, seed=1), nothing).item() == 0
     assert score_mse(draw(1, 2, 5, 5), draw(1, 2, 5, 5, seed=1), nothing).item() == 0
 

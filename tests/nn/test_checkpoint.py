@@ -113,11 +113,6 @@ def test_a_student_comes_back_with_scheme_labels_and_weights(classifier_folder, 
     assert all(torch.equal(value, student.state_dict()[key]) for key, value in found.state_dict().items())
 
 
-def test_half_precision_is_read_as_float32(broken):
-    BertForSequenceClassification.from_pretrained(broken).half().save_pretrained(broken)
-    assert {value.dtype for value in load_classifier(broken).model.state_dict().values()} == {torch.float32}
-
-
 @pytest.mark.parametrize("path", ["runs/typo", "./typo", "~/typo", "runs/reviews/typo", "/nowhere/typo"])
 def test_a_mistyped_path_raises_before_the_hub_is_queried(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ from bibert.errors import SchemeError
 from bibert.nn.functional import dequantize
 from bibert.nn.packable import why_not_packable
 from bibert.nn.quantizers import Scope, bwn, twn
-from bibert.nn.schemes import SCHEMES, Scheme, baseline_quantile
+from bibert.nn.schemes import SCHEMES, STRUCTURES, Scheme, baseline_quantile, get_scheme
 from bibert.nn.students import (
     binarize,
     calibrate,
@@ -26,27 +26,24 @@ from bibert.nn.students import (
     with_scheme,
 )
 
-PLAIN = [name for name, row in SCHEMES.items() if not row.split]
+PLAIN = [row for row in SCHEMES.values() if not row.split]
+PLAIN += [baseline_quantile(12.5), *(get_scheme(f"baseline(kept={structure})") for structure in STRUCTURES)]
 SPLIT = [name for name, row in SCHEMES.items() if row.split]
 PER_TENSOR, PER_ROW = (-2, -1), (-1,)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_student_starts_from_the_teachers_latent_weights(name, new_model):
-    teacher = new_model()
-    student = binarize(teacher, name)
-    assert student.config.quantization == SCHEMES[name]
+@pytest.mark.parametrize("scheme", PLAIN, ids=lambda scheme: scheme.name)
+def test_a_student_starts_from_the_teachers_latent_weights(scheme, new_model):
+    teacher = new_model(id2label={0: "no", 1: "yes", 2: "maybe"}, label2id={"no": 0, "yes": 1, "maybe": 2})
+    student = binarize(teacher, scheme)
+    assert student.config.quantization == scheme
+    assert student.config.id2label == teacher.config.id2label
     mine = dict(student.named_parameters())
     for key, value in teacher.named_parameters():
         assert torch.equal(mine[key], value)
         assert mine[key].data_ptr() != value.data_ptr()  # a copy: training one does not move the other
     new = mine.keys() - dict(teacher.named_parameters()).keys()
     assert all(key.endswith((".step", ".threshold", ".gain")) for key in new)
-
-
-def test_a_scheme_may_be_given_as_a_value(new_model):
-    row = baseline_quantile(12.5)
-    assert binarize(new_model(), row).config.quantization == row
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -59,14 +56,9 @@ def test_a_split_student_comes_from_a_half_width_ternary_one(name, new_model):
     student = binarize(teacher, name)
     assert student.config.quantization == SCHEMES[name]
     assert student.config.kept_heads == ternary.config.kept_heads
+    assert student.config.id2label == teacher.config.id2label
     twins = [key for key in student.state_dict() if key.endswith("twin_weight")]
     assert len(twins) == 6 * 2 + 2  # six linear layers in each block, pooler, word embedding
-
-
-def test_labels_of_the_teacher_stay(new_model):
-    teacher = new_model(id2label={0: "no", 1: "yes", 2: "maybe"}, label2id={"no": 0, "yes": 1, "maybe": 2})
-    for name in ("bibert", "binarybert_1-1-1"):
-        assert binarize(teacher, name).config.id2label == {0: "no", 1: "yes", 2: "maybe"}
 
 
 def test_a_split_model_cannot_become_another_scheme(new_model):
