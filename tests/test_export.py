@@ -1,6 +1,7 @@
-"""Packing a student: what the file gets, that it agrees with the network, and what is refused with which words."""
+"""Packing a student: what the file holds, that it agrees with the network, and what is refused."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from bibert.errors import CheckpointError, NumericError, RecipeError, SchemeErro
 from bibert.export import pack, verify
 from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.functional import binarize_rows
-from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE, why_not_packable
+from bibert.nn.packable import why_not_packable
+from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE
 from bibert.packed.bits import unpack_rows
 from bibert.packed.file import load, save
 from bibert.packed.header import Description
@@ -64,19 +66,14 @@ def network_logits(classifier, texts, pairs=None):
         return classifier.model.eval()(**batch).logits.numpy()
 
 
-def test_the_file_gives_the_bits_of_the_network_from_text_on(student, packed, tmp_path):
-    save(packed, tmp_path / "student.bibert")
+@pytest.mark.parametrize("pairs", [None, PAIRS], ids=["texts", "pairs"])
+def test_the_file_gives_the_bits_of_the_network_from_text_on(student, pairs, tmp_path):
+    rows = replace(ROWS, pairs=pairs)
+    save(pack(student, rows, max_length=32), tmp_path / "student.bibert")
     read = load(tmp_path / "student.bibert")
     encoder = TextEncoder(read.tokenizer, read.config.vocabulary, read.max_length)
-    found = Engine.from_packed(read).logits_of(encoder.encode(TEXTS))
-    assert found.tobytes() == network_logits(student, TEXTS).tobytes()
-
-
-def test_pairs_are_checked_with_both_texts(student):
-    packed = pack(student, replace(ROWS, pairs=PAIRS), max_length=32)
-    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
-    found = Engine.from_packed(packed).logits_of(encoder.encode(list(zip(TEXTS, PAIRS, strict=True))))
-    assert found.tobytes() == network_logits(student, TEXTS, PAIRS).tobytes()
+    found = Engine.from_packed(read).logits_of(encoder.encode(rows.texts_or_pairs))
+    assert found.tobytes() == network_logits(student, TEXTS, pairs).tobytes()
 
 
 def test_the_file_says_where_it_comes_from(student):
@@ -95,30 +92,14 @@ def test_without_rows_generated_ones_are_checked(student, rows):
     assert pack(student, rows, max_length=32).about["verified_rows"] == 5
 
 
-def test_the_config_and_the_labels_are_those_of_the_network(new_classifier):
-    labels = {0: "bad", 1: "so so", 2: "good"}
-    classifier = new_classifier(id2label=labels, layer_norm_eps=1e-5, max_position_embeddings=77, type_vocab_size=3)
+@pytest.mark.parametrize("labels", [("bad", "so so", "good"), ("score",)], ids=["classes", "regression"])
+def test_the_config_and_the_labels_are_those_of_the_network(new_classifier, labels):
+    shape = {"layer_norm_eps": 1e-5, "max_position_embeddings": 77, "type_vocab_size": 3}
+    classifier = new_classifier(id2label=dict(enumerate(labels)), **shape)
     packed = pack(classifier, max_length=16)
-    assert packed.labels == ("bad", "so so", "good")
-    assert packed.max_length == 16
-    assert packed.config == PackedConfig(
-        layers=2,
-        hidden=32,
-        heads=2,
-        head_size=16,
-        intermediate=64,
-        vocabulary=len(classifier.tokenizer),
-        positions=77,
-        token_types=3,
-        labels=3,
-        norm_eps=1e-5,
-    )
-
-
-def test_regression_has_one_label(new_classifier):
-    packed = pack(new_classifier(id2label={0: "score"}), max_length=16)
-    assert packed.labels == ("score",)
-    assert packed.config.labels == 1
+    assert (packed.labels, packed.max_length) == (labels, 16)
+    sizes = (2, 32, 2, 16, 64, len(classifier.tokenizer), 77, 3, len(labels))  # layers, hidden, heads, head_size, ...
+    assert packed.config == PackedConfig(*sizes, norm_eps=1e-5)
 
 
 def test_bits_and_scales_are_those_the_network_computes_with(student, packed, monkeypatch):
@@ -153,40 +134,33 @@ def test_every_packable_scheme_can_be_packed(new_classifier, name):
     assert packed.about["scheme"] == name
 
 
+REASONS = {
+    "full_precision": "32-32-32 bits",
+    "ternarybert_2-2-1": "2-2-1 bits",
+    "baseline": "softmax",
+    "attention_sign_max_entropy": "'sign'",
+}
+
+
 @pytest.mark.parametrize("name", [name for name in SCHEMES if name not in PACKABLE])
-def test_every_other_scheme_is_refused_by_name(new_classifier, name):
-    with pytest.raises(SchemeError) as caught:
-        pack(new_classifier(scheme=name), max_length=16)
-    assert str(caught.value).startswith(f"scheme {name!r} cannot be packed: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    {
-        "full_precision": "it has 32-32-32 bits",
-        "ternarybert_2-2-1": "it has 2-2-1 bits",
-        "baseline": "its attention has a softmax",
-        "attention_sign_max_entropy": "its attention weights are 'sign'",
-    }.items(),
-)
-def test_the_reason_is_given_for(new_classifier, name, reason):
-    with pytest.raises(SchemeError, match=reason):
+def test_every_other_scheme_is_refused_by_name_and_with_the_reason(new_classifier, name):
+    with pytest.raises(SchemeError, match=rf"scheme {re.escape(repr(name))} .*{REASONS.get(name, '')}"):
         pack(new_classifier(scheme=name), max_length=16)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"kept": ("mha", "pooler")}, "it keeps mha and pooler in full precision, the file holds bits"),
-        ({"split": True, "schedule": TWO_STAGES_TWICE}, "every weight is the sum of two"),
-        ({"weight": "bwn"}, "it quantizes by bwn, sign, sign"),
-        ({"ffn_activation": "relu", "thresholds": ("ffn_hidden",)}, ".*sign after relu"),
-        ({"ffn_input": "bwn"}, ".*bwn after gelu"),
+        ({"kept": ("mha", "pooler")}, "mha and pooler"),
+        ({"split": True, "schedule": TWO_STAGES_TWICE}, "sum of two"),
+        ({"weight": "bwn"}, "bwn, sign, sign"),
+        ({"ffn_activation": "relu", "thresholds": ("ffn_hidden",)}, "sign after relu"),
+        ({"ffn_input": "bwn"}, "bwn after gelu"),
     ],
 )
-def test_a_scheme_of_ones_own_that_the_file_cannot_express_is_refused(new_classifier, changes, reason):
+def test_a_custom_scheme_that_the_file_cannot_express_is_refused(new_classifier, changes, reason):
     scheme = replace(SCHEMES["bibert"], name="mine", **changes).to_dict()
-    with pytest.raises(SchemeError, match=f"'mine' cannot be packed: {reason}"):
+    with pytest.raises(SchemeError, match=f"'mine' .*{reason}"):
         pack(new_classifier(scheme=scheme), max_length=16)
 
 
@@ -212,36 +186,27 @@ def test_a_value_that_is_not_finite_is_refused_by_name(new_classifier, name, val
     classifier = new_classifier()
     with torch.no_grad():
         classifier.model.get_parameter(name).view(-1)[-1] = value
-    with pytest.raises(NumericError, match=f"'{name}' holds NaN or infinity"):
+    with pytest.raises(NumericError, match=f"'{name}'.* NaN or infinity"):
         pack(classifier, max_length=16)
 
 
 def test_weights_of_half_precision_are_refused_by_name(new_classifier):
     classifier = new_classifier()
     classifier.model.bert.pooler.half()
-    with pytest.raises(CheckpointError, match=r"'bert.pooler.dense.weight' is torch.float16, must be torch.float32"):
+    with pytest.raises(CheckpointError, match=r"'bert.pooler.dense.weight' is torch.float16.*float\(\)"):
         pack(classifier, max_length=16)
 
 
-def test_a_head_that_is_too_wide_is_refused(new_classifier):
-    with pytest.raises(CheckpointError, match="does not fit a packed file: config: head_size is 65"):
+def test_a_size_that_does_not_fit_is_refused_with_both_numbers(student, new_classifier):
+    with pytest.raises(CheckpointError, match=r"head_size is 65.* 64"):
         pack(new_classifier(attention_head_size=65), max_length=16)
-
-
-def test_a_max_length_beyond_the_positions_is_refused(student):
-    with pytest.raises(RecipeError, match="max_length is 513, the model has 512 positions"):
+    with pytest.raises(RecipeError, match=r"max_length is 513.* 512 positions"):
         pack(student, max_length=513)
-
-
-def test_a_max_length_that_the_special_tokens_fill_is_refused(student):
-    with pytest.raises(CheckpointError, match="adds 2 special tokens, the longest input has 2"):
+    with pytest.raises(CheckpointError, match=r"2 special tokens.* has 2"):
         pack(student, max_length=2)
-
-
-def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(new_classifier):
     classifier = new_classifier()
     classifier.tokenizer.add_tokens(["onemore"])
-    with pytest.raises(CheckpointError, match=r"tokenizer: has \d+ tokens, the word embedding has \d+ rows"):
+    with pytest.raises(CheckpointError, match=r"tokenizer: .*\d+ tokens.* \d+ rows"):
         pack(classifier, max_length=16)
 
 
@@ -254,7 +219,7 @@ def test_a_packed_model_of_another_network_is_refused(new_classifier, packed):
     other = new_classifier()
     with torch.no_grad():
         other.model.classifier.bias[1] += 0.5
-    with pytest.raises(NumericError, match=r"generated: the engine gives \S+ for label 1 of row 0, the network \S+;"):
+    with pytest.raises(NumericError, match=r"generated: the engine .*label 1 of row 0"):
         verify(other, packed, ROWS)
 
 
@@ -262,7 +227,7 @@ def test_a_network_with_something_the_file_does_not_hold_is_refused(new_classifi
     classifier = new_classifier()
     dense = classifier.model.bert.encoder.layer[1].output.dense
     dense.register_forward_pre_hook(lambda _, inputs: (inputs[0] - 0.3,))
-    with pytest.raises(NumericError, match=r"of 10 rows differ|of 5 rows differ"):
+    with pytest.raises(NumericError, match=r"of (10|5) rows"):
         pack(classifier, ROWS, max_length=32)
 
 
@@ -275,7 +240,7 @@ def test_one_wrong_bit_of_a_runtime_is_found(student, packed, liar, monkeypatch)
         monkeypatch.setattr(Engine, "logits", lie(Engine.logits))
     else:
         monkeypatch.setattr(export.reference, "logits", lie(export.reference.logits))
-    with pytest.raises(NumericError, match=f"generated: the {liar} gives"):
+    with pytest.raises(NumericError, match=f"generated: the {liar}"):
         verify(student, packed)
 
 
@@ -289,14 +254,14 @@ def test_a_wrong_answer_on_a_real_row_names_the_file_and_the_row(student, packed
         return logits
 
     monkeypatch.setattr(Engine, "logits", lie)
-    with pytest.raises(NumericError, match=r"reviews\.csv: the engine gives \S+ for label 0 of row 2, .* 1 of 5 rows"):
+    with pytest.raises(NumericError, match=r"reviews\.csv: the engine .*label 0 of row 2.* 1 of 5 rows"):
         verify(student, packed, ROWS)
 
 
 def test_other_tokens_at_run_time_are_found(student, packed, monkeypatch):
     three = Encoded(np.array([1, 2, 3], dtype=np.int32))
     monkeypatch.setattr(TextEncoder, "encode", lambda _, rows: [three] * len(rows))
-    with pytest.raises(CheckpointError, match=r"reviews\.csv: row 0 has 5 tokens .* 3 with its tokenizer\.json"):
+    with pytest.raises(CheckpointError, match=r"reviews\.csv: row 0 .*5 tokens .* 3 .*tokenizer\.json"):
         verify(student, packed, ROWS)
 
 
@@ -311,20 +276,10 @@ def test_packing_leaves_the_network_as_it_was(new_classifier, training):
 
 
 @pytest.mark.parametrize(
-    ("layers", "hidden", "heads", "most"), [(6, 384, 12, 4_500_000), (12, 768, 12, 16_900_000)], ids=["minilm", "base"]
+    ("layers", "hidden", "most"), [(6, 384, 4_500_000), (12, 768, 16_900_000)], ids=["minilm", "base"]
 )
-def test_a_real_model_with_its_tokenizer_is_small(layers, hidden, heads, most, packed):
-    shape = PackedConfig(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        head_size=hidden // heads,
-        intermediate=4 * hidden,
-        vocabulary=30_522,
-        positions=512,
-        token_types=2,
-        labels=2,
-    )
+def test_a_real_model_with_its_tokenizer_is_small(layers, hidden, most, packed):
+    shape = PackedConfig(layers, hidden, 12, hidden // 12, 4 * hidden, 30_522, 512, 2, 2)
     tokenizer = 466_081  # bytes of the uncased tokenizer of BERT, as `pack` writes it
     end = tensor_specs(shape, tokenizer)[-1]
     header = encode_header(Description(shape, packed.labels, packed.max_length, packed.about), tokenizer)

@@ -1,7 +1,7 @@
 """Every error a user can cause, as one small tree with the exit code of each branch.
 
-A message says what is wrong, where, with the numbers, and how to mend it, in one line. The command line
-prints that line and leaves with `exit_code`; the library raises and never prints.
+A message is one line: where, what is wrong with the numbers, and how to fix it. The command line prints it and exits
+with `exit_code`; the library raises and never prints.
 """
 
 import difflib
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class BibertError(Exception):
-    """Anything that is wrong with what the user gave us."""
+    """Anything that is wrong with the user's input."""
 
     exit_code = 2
 
@@ -32,21 +32,21 @@ class CheckpointError(BibertError):
 
 
 class ModelFileError(BibertError):
-    """A packed file is damaged, is not what it says it is, or asks for more than the limits allow."""
+    """A packed file is damaged, is not a packed file, or exceeds the limits of the format."""
 
 
 class EngineError(BibertError):
-    """The native engine cannot be loaded, or cannot run what it was given."""
+    """The native engine cannot be loaded, or cannot run its input."""
 
 
 class NumericError(BibertError):
-    """A value left the range the numeric contract allows, or is not finite."""
+    """A value left the range of the numeric contract, or is not finite."""
 
     exit_code = 4
 
 
 class MissingExtraError(BibertError):
-    """A command needs packages that the light install does not bring."""
+    """A command needs packages that the light install does not include."""
 
     exit_code = 3
 
@@ -70,7 +70,7 @@ def require_extra(extra: str, purpose: str) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A half sentence for messages: the closest known name, or all of them."""
+    """Return the end of a message: the closest known name, or all of them."""
     choices = list(known)
     close = difflib.get_close_matches(name, choices, n=1)
     if close:
@@ -79,6 +79,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Another library's message for a message of ours: its first line, with the second where that only announces it."""
+    """Shorten another library's message: keep its first line, and the second if the first ends in a colon."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

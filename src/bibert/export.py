@@ -1,14 +1,13 @@
 """The only bridge between the torch half and the torch-free half: a trained student becomes a packed model.
 
-`pack` takes bits and scales from the very formula the network computes with, and gives nothing back before the engine
-has agreed with the torch graph bit for bit (`verify`). The file itself is `packed.file`; training is far above.
+`pack` takes bits and scales from the functions the network computes with, and returns a model only after the engine
+agrees with the torch graph bit for bit (`verify`). `packed.file` writes the file.
 """
 
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_
-from bibert.nn.layers import BiAttention, BiBertConfig, QuantLinear, Shift
+from bibert.nn.layers import BiBertConfig, QuantLinear
 from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.packed.bits import pack_rows
@@ -48,7 +47,7 @@ NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.
 ROWS_PER_CHUNK = 4096  # of a weight at a time, so that the word embedding needs little memory
 BATCH_SIZE = 32
 GENERATED_LENGTHS = (1, 2, 3, 17, 63, 64, 65, 128, 200, 512)  # a word of bits ends at 64 tokens
-REFERENCE_ROWS = 8  # the numpy reference is slow, and the engine is what runs
+REFERENCE_ROWS = 8  # the numpy reference is slow, and users run the engine
 
 Tensors = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
@@ -66,12 +65,12 @@ def pack(
 
     Args:
         classifier: the student with its tokenizer.
-        rows: texts to check on, best from the dev set; rows of random tokens are checked in any case.
-        max_length: tokens of the longest text the packed model takes; longer ones are cut.
+        rows: texts to check on, best from the dev set; rows of random tokens are always checked.
+        max_length: tokens of the longest input of the packed model; longer ones are truncated.
         about: where the model comes from, as plain JSON values; scheme, version and checked rows are added.
 
     Raises:
-        SchemeError: the file has no way to express the scheme.
+        SchemeError: the file cannot express the scheme.
         CheckpointError: a size is beyond the limits of the file, or the tokenizer has no tokenizer.json.
         NumericError: a weight is not finite, or the packed model does not agree with the network.
 
@@ -80,13 +79,12 @@ def pack(
     """
     config = classifier.model.config
     check_length(max_length, config.max_position_embeddings)
-    labels = tuple(config.id2label[label] for label in range(config.num_labels))
-    shape = config_of(config)
+    shape, labels = config_of(config), [config.id2label[label] for label in range(config.num_labels)]
     try:
         packed = PackedModel.from_tensors(
             shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
         )
-        _text_encoder(packed)  # refuses a tokenizer that does not fit the model
+        _text_encoder(packed)  # raises if the tokenizer does not fit the model
     except ModelFileError as error:
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
     verified = verify(classifier, packed, rows)
@@ -95,50 +93,50 @@ def pack(
 
 
 def config_of(config: BiBertConfig) -> PackedConfig:
-    """The shape of the packed model.
-
-    Raises:
-        SchemeError: the file has no way to express the scheme.
-        CheckpointError: a size is beyond the limits of the file.
-    """
+    """Return the shape of the packed model; errors as for `pack`."""
     scheme = config.quantization
     if reason := why_not_packable(scheme):
         raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a 'bibert' student")
     return packed_config(config.to_dict(), scheme)
 
 
+@torch.no_grad()
 def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
-    """Every tensor of the packed model but the tokenizer.
-
-    Raises:
-        CheckpointError: a parameter is not in float32.
-        NumericError: a parameter is not finite.
-    """
+    """Return every tensor of the packed model except the tokenizer; parameters must be finite float32."""
     path = "bert.embeddings.word_embeddings.weight"
-    words, scale = _binarized(path, model.get_parameter(path))
-    tensors: Tensors = {"embeddings.word.bits": words, "embeddings.word.scale": scale}
-    for name in ("token_type", "position"):
-        path = f"bert.embeddings.{name}_embeddings.weight"
-        tensors[f"embeddings.{name}"] = _floats(path, model.get_parameter(path))
-    tensors |= _parameters(model, "bert.embeddings.LayerNorm", "embeddings.norm")
+    chunks = torch.split(model.get_parameter(path).cpu(), ROWS_PER_CHUNK)
+    words, scales = zip(*(_bits_and_scale(path, binarize_rows(chunk)) for chunk in chunks), strict=True)
+    tensors: Tensors = {
+        "embeddings.word.bits": np.concatenate(words),
+        "embeddings.word.scale": np.concatenate(scales),
+        "embeddings.token_type": _parameter(model, "bert.embeddings.token_type_embeddings.weight"),
+        "embeddings.position": _parameter(model, "bert.embeddings.position_embeddings.weight"),
+        **_weight_and_bias(model, "bert.embeddings.LayerNorm", "embeddings.norm"),
+        **_linear(model, "bert.pooler.dense", "pooler"),
+        **_weight_and_bias(model, "classifier", "classifier"),
+    }
+    thresholds = model.config.quantization.thresholds
+    if "pooler_input" in thresholds:
+        tensors["pooler_input.threshold"] = _parameter(model, "bert.pooler.input_shift.threshold")
     for layer in range(model.config.num_hidden_layers):
-        at = f"bert.encoder.layer.{layer}"
+        block, at = f"bert.encoder.layer.{layer}", f"layers.{layer}"
         for name, path in LINEARS.items():
-            tensors |= _linear(model, f"{at}.{path}", f"layers.{layer}.{name}")
+            tensors |= _linear(model, f"{block}.{path}", f"{at}.{name}")
         for name, path in NORMS.items():
-            tensors |= _parameters(model, f"{at}.{path}", f"layers.{layer}.{name}")
-        for site, path in SHIFTS.items():
-            tensors |= _threshold(model, f"{at}.{path}", f"layers.{layer}.{site}")
-        tensors |= _score_threshold(model, f"{at}.attention.self.attention", f"layers.{layer}")
-    tensors |= _threshold(model, "bert.pooler.input_shift", "pooler_input")
-    return tensors | _linear(model, "bert.pooler.dense", "pooler") | _parameters(model, "classifier", "classifier")
+            tensors |= _weight_and_bias(model, f"{block}.{path}", f"{at}.{name}")
+        for site in thresholds:
+            if site in SHIFTS:
+                tensors[f"{at}.{site}.threshold"] = _parameter(model, f"{block}.{SHIFTS[site]}.threshold")
+        if model.config.quantization.score_thresholds:
+            tensors[f"{at}.score_threshold"] = _least_scores(model, f"{block}.attention.self.attention.threshold")
+    return tensors
 
 
 def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = None) -> int:
-    """Compare a packed model with the network it came from, bit for bit, and return how many rows were compared.
+    """Compare a packed model with its network, bit for bit, and return how many rows were compared.
 
     The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`. The
-    texts of `rows` must also become the same tokens with the tokenizer of the packed model as with the network's.
+    texts of `rows` must also give the same tokens with the tokenizer of the packed model as with the network's.
 
     Raises:
         CheckpointError: the tokens of a row differ.
@@ -150,80 +148,60 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
         real: list[Row] = [encoded[index] for index in range(len(encoded))]
         _require_same_tokens(real, _text_encoder(packed).encode(rows.texts_or_pairs), rows.origin)
         groups.append((rows.origin, real))
-    engine, trusted = Engine.from_packed(packed).logits, partial(reference.logits, packed)
-    with _on_a_cpu(classifier.model) as network:
+    # On a CPU, where `tensors_of` took the row means; other devices sum differently.
+    network = classifier.model if classifier.model.device.type == "cpu" else copy.deepcopy(classifier.model).cpu()
+
+    def torch_logits(**batch: NDArray[np.int64]) -> Floats:
+        return np.asarray(network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits)
+
+    engine, numpy_logits = Engine.from_packed(packed), partial(reference.logits, packed)
+    with evaluating(network):
         for origin, group in groups:
-            expected, few = _all_logits(network, group), group[:REFERENCE_ROWS]
-            _require_same(expected, _all_logits(engine, group), f"{origin}: the engine")
-            _require_same(expected[: len(few)], _all_logits(trusted, few), f"{origin}: the numpy reference")
+            expected, few = _all_logits(torch_logits, group), group[:REFERENCE_ROWS]
+            _require_same(expected, _all_logits(engine.logits, group), f"{origin}: the engine")
+            _require_same(expected[: len(few)], _all_logits(numpy_logits, few), f"{origin}: the numpy reference")
     return sum(len(group) for _, group in groups)
 
 
-@torch.no_grad()
 def _linear(model: nn.Module, path: str, name: str) -> Tensors:
+    """Bits, scale and bias of a binary linear layer, as the network computes them on a CPU."""
     layer = model.get_submodule(path)
     assert isinstance(layer, QuantLinear)
     words, scale = _bits_and_scale(f"{path}.weight", copy.deepcopy(layer).cpu().quantized_weight())
-    return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": _floats(f"{path}.bias", layer.bias)}
-
-
-def _threshold(model: nn.Module, path: str, name: str) -> Tensors:
-    """The threshold of a site, if the scheme has one there."""
-    module = model.get_submodule(path)
-    if not isinstance(module, Shift):
-        return {}
-    return {f"{name}.threshold": _floats(f"{path}.threshold", module.threshold)}
-
-
-@torch.no_grad()
-def _score_threshold(model: BiBertForSequenceClassification, path: str, name: str) -> Tensors:
-    """For each head the least whole number that the network attends to when it is a score."""
-    module = model.get_submodule(path)
-    assert isinstance(module, BiAttention)
-    if module.threshold is None:
-        return {}
-    _floats(f"{path}.threshold", module.threshold)
-    size: int = model.config.head_size
-    whole = torch.arange(-size, size + 1.0)
-    attended = bool_(whole / math.sqrt(size) - module.threshold.cpu()[:, None]) > 0
-    least = torch.where(attended, whole, size + 1.0).amin(dim=-1)
-    return {f"{name}.score_threshold": least.to(torch.int32).numpy()}
-
-
-def _parameters(model: nn.Module, path: str, name: str) -> Tensors:
-    """Weight and bias as they are."""
-    return {
-        f"{name}.{part}": _floats(f"{path}.{part}", model.get_parameter(f"{path}.{part}"))
-        for part in ("weight", "bias")
-    }
-
-
-@torch.no_grad()
-def _binarized(name: str, weight: Tensor) -> tuple[NDArray[np.uint64], Floats]:
-    """The bits and the scale of each row, as the network computes them on a CPU."""
-    chunks = [_bits_and_scale(name, binarize_rows(chunk)) for chunk in torch.split(weight.cpu(), ROWS_PER_CHUNK)]
-    words, scales = zip(*chunks, strict=True)
-    return np.concatenate(words), np.concatenate(scales)
+    return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": _parameter(model, f"{path}.bias")}
 
 
 def _bits_and_scale(name: str, rows: Quantized) -> tuple[NDArray[np.uint64], Floats]:
-    assert rows.scale is not None  # the method's own formula always has one
+    assert rows.scale is not None  # row-wise binarization always has one
     return pack_rows((rows.levels > 0).numpy()), _floats(name, rows.scale.squeeze(-1))
+
+
+def _least_scores(model: BiBertForSequenceClassification, path: str) -> NDArray[np.int32]:
+    """For each head, the smallest integer score that the network attends to."""
+    threshold, size = torch.from_numpy(_parameter(model, path)), model.config.head_size
+    scores = torch.arange(-size, size + 1.0)
+    attended = bool_(scores / math.sqrt(size) - threshold[:, None]) > 0
+    return np.asarray(torch.where(attended, scores, size + 1.0).amin(dim=-1), dtype=np.int32)
+
+
+def _weight_and_bias(model: nn.Module, path: str, name: str) -> Tensors:
+    return {f"{name}.{part}": _parameter(model, f"{path}.{part}") for part in ("weight", "bias")}
+
+
+def _parameter(model: nn.Module, path: str) -> Floats:
+    return _floats(path, model.get_parameter(path))
 
 
 def _floats(name: str, values: Tensor) -> Floats:
     if values.dtype != torch.float32:
         raise CheckpointError(f"{name!r} is {values.dtype}, must be torch.float32; convert it with model.float()")
     if not values.isfinite().all():
-        raise NumericError(
-            f"{name!r} holds NaN or infinity, or is so large that its mean is; its training has diverged"
-        )
-    array: Floats = values.detach().cpu().numpy()
-    return array
+        raise NumericError(f"{name!r} holds NaN or infinity, or its mean overflows; its training has diverged")
+    return np.asarray(values.detach().cpu())
 
 
 def _tokenizer_json(classifier: Classifier) -> bytes:
-    """The contents of tokenizer.json without spaces, and without truncation and padding: the runtime decides those."""
+    """The contents of tokenizer.json without spaces, truncation and padding, which the runtime decides."""
     backend = getattr(classifier.tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CheckpointError(
@@ -235,7 +213,7 @@ def _tokenizer_json(classifier: Classifier) -> bytes:
 
 
 def _generated_rows(packed: PackedModel) -> list[Row]:
-    """Rows of random tokens, of lengths at which something changes, up to the longest the model takes."""
+    """Rows of random tokens, with lengths at which something changes, up to the longest input."""
     random = np.random.default_rng(0)
     lengths = [length for length in GENERATED_LENGTHS if length < packed.max_length]
     return [
@@ -246,19 +224,6 @@ def _generated_rows(packed: PackedModel) -> list[Row]:
         }
         for length in (*lengths, packed.max_length)
     ]
-
-
-@contextmanager
-def _on_a_cpu(model: BiBertForSequenceClassification) -> Iterator[Logits]:
-    """The network in eval mode on a CPU: there the row means were taken, and another device sums them otherwise."""
-    network = model if model.device.type == "cpu" else copy.deepcopy(model).cpu()
-
-    def logits(**batch: NDArray[np.int64]) -> Floats:
-        out: Floats = network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
-        return out
-
-    with evaluating(network):
-        yield logits
 
 
 def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:

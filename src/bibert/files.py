@@ -1,7 +1,6 @@
-"""Files that are there whole or not at all.
+"""Atomic writes: a file is complete or absent.
 
-A reader never sees half a file, and neither a full disk nor a killed process nor a power cut spoils the file
-that was there before. Folders, checkpoints and what is inside a file are the business of whoever writes it.
+A reader never sees half a file, and a full disk, a killed process or a power cut leaves the previous file intact.
 """
 
 import contextlib
@@ -23,23 +22,23 @@ def write_whole(path: Path | str, mode: Literal["wb"]) -> AbstractContextManager
 def write_whole(path: Path | str, mode: Literal["w", "wb"] = "w") -> AbstractContextManager[IO[Any]]:
     r"""Open `path` for writing so that it appears complete at the end of the block, or not at all.
 
-    The bytes go to a hidden temporary file in the same folder, are flushed to the disk, and only then take the
-    name `path`. If the block raises, the temporary file is removed and an earlier `path` stays as it was. Text is
-    UTF-8 and line ends are written as given, on every system.
+    The bytes go to a hidden temporary file in the same folder, are flushed to the disk, and only then renamed to
+    `path`. If the block raises, the temporary file is removed and an existing `path` is left unchanged. Text is UTF-8,
+    and line ends are written as given on every system.
 
     Example:
         with write_whole("metrics.tsv") as file:
             file.write("step\tloss\n")
 
     Raises:
-        BibertError: the folder does not exist, or `path` is there and is not a regular file.
+        BibertError: the folder does not exist, or `path` exists and is not a regular file.
     """
     return _write_whole(Path(path), mode)
 
 
 @contextlib.contextmanager
 def _write_whole(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
-    # A link is followed, so that it goes on pointing at the new file instead of being replaced by it.
+    # Follow a link, so that it points at the new file instead of being replaced by it.
     target = path.resolve()
     _require_writable_place(path, target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -49,7 +48,7 @@ def _write_whole(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-    except BaseException:  # Ctrl-C too must not leave the temporary file behind
+    except BaseException:  # Ctrl-C must not leave the temporary file behind either
         temporary.unlink(missing_ok=True)
         raise
     fsync_folder(target.parent)
@@ -57,20 +56,20 @@ def _write_whole(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
 
 def _require_writable_place(path: Path, target: Path) -> None:
     if not target.parent.is_dir():
-        raise BibertError(f"{path}: the folder {path.parent} does not exist; make it first")
+        raise BibertError(f"{path}: the folder {path.parent} does not exist; create it first")
     if target.exists() and not target.is_file():
-        raise BibertError(f"{path}: is not a regular file, so it cannot be replaced by one; give the name of a file")
+        raise BibertError(f"{path}: is not a regular file and cannot be replaced by one; choose another name")
 
 
 def _open_new(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
-    """Create `path` with the permissions of any new file (`tempfile` would make it private to the user)."""
+    """Create `path` with the usual permissions (`tempfile` would make it private to the user)."""
     if mode == "wb":
         return path.open("xb")
     return path.open("x", encoding="utf-8", newline="")
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power cut; Windows cannot open folders and needs no such call."""
+    """Make a rename in `folder` survive a power cut; Windows neither needs nor allows it."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -81,10 +80,10 @@ def fsync_folder(folder: Path) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a file that is appended to, with their ends; a last line that a kill cut off is left out."""
+    """Return the lines of a growing file with their ends; a last line that a kill cut off is dropped."""
     return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file with one JSON value a line, which may be growing at this moment."""
+    """Return the values of a file with one JSON value per line, which may still be growing."""
     return [json.loads(line) for line in whole_lines(path)]
