@@ -1,4 +1,4 @@
-"""docs/paper-to-code.md: the names it gives exist where it says, and the defaults it gives are the defaults."""
+"""docs/paper-to-code.md: its names exist in the files it gives, and its defaults are the defaults."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ def rows_of(section):
 
 
 def names_in(file):
-    """Every name a module defines: functions, classes, constants, and `Class.field` for what a class annotates."""
+    """Every name that a module defines: functions, classes, constants, and `Class.field` for annotated fields."""
     names = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -42,7 +42,7 @@ NAMES_ANYWHERE = {name for file in (ROOT / "src" / "bibert").rglob("*.py") for n
 
 
 @pytest.mark.parametrize("row", ELEMENTS, ids=[row[0] for row in ELEMENTS])
-def test_every_element_of_the_paper_is_where_the_table_says(row):
+def test_every_element_of_the_paper_is_in_the_file_of_the_table(row):
     file = ROOT / "src" / "bibert" / CODE.findall(row[-1])[0]
     names = CODE.findall(row[1])
     assert names
@@ -83,7 +83,7 @@ def test_every_scheme_named_among_the_rivals_exists():
         assert any(re.fullmatch(pattern.replace("*", ".*"), name) for name in SCHEMES), pattern
 
 
-def test_released_presets_really_do_what_the_document_says():
+def test_released_presets_have_the_values_of_the_document():
     released = load_recipe("released-mnli")
     assert released.weights == {"gold": 0.5, "prediction": pytest.approx(1 / 3)}
     assert released.mask_padding is False
