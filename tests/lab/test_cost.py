@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from bibert.errors import BibertError, SchemeError
 from bibert.lab.architecture import ARCHITECTURES, count_parameters
 from bibert.lab.cost import (
+    EMBEDDING_SCALES,
+    FFN_ACTIVATION_FLOPS,
     MIB,
+    QUANTIZER_FLOPS,
     RULES,
+    WEIGHT_SCALES,
     count_scales,
     elementwise_flops,
     flops,
@@ -20,7 +24,7 @@ from bibert.lab.cost import (
     size_rule,
     threshold_flops,
 )
-from bibert.nn.schemes import SCHEMES, baseline_quantile, get_scheme
+from bibert.nn.schemes import QUANTIZERS, SCHEMES, VALUES, baseline_quantile, get_scheme
 
 BASE = ARCHITECTURES["bert-base"]
 GIGA = 10**9
@@ -199,3 +203,13 @@ def test_what_the_rules_do_not_cover_is_refused(count):
         count(BASE, get_scheme("baseline(kept=mha+pooler)"))
     with pytest.raises(BibertError, match=r"6 heads of 64 .* 768"):
         count(replace(BASE, heads=6), SCHEMES["bibert"])
+
+
+def test_every_quantizer_of_the_network_has_a_cost():
+    def names_at(*places):
+        return {name for name, row in QUANTIZERS.items() if set(places) & set(row.places)}
+
+    assert set(WEIGHT_SCALES) == names_at("weight")
+    assert set(EMBEDDING_SCALES) == names_at("embedding")
+    assert set(QUANTIZER_FLOPS) == names_at("activation", "ffn_input", "softmax", "scores")
+    assert set(FFN_ACTIVATION_FLOPS) == set(VALUES["ffn_activation"])
