@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "bibert"
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/*.md"), *PACKAGE.glob("models/*.md")]
 )
-NAMED = [path for path in DOCUMENTS if path.name in ("numeric-contract.md", "CONTRIBUTING.md")]
+NAMED = [path for path in DOCUMENTS if path.name in ("architecture.md", "numeric-contract.md", "CONTRIBUTING.md")]
 MOST_WORDS_OF_README = 1200
 MOST_COLUMNS = 120
 OTHERS = {"sst2.md", "c-api.md", "packed-format.md", "paper-to-code.md"}
