@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from bibert.errors import BibertError
-from bibert.files import write_whole
+from bibert.errors import BibertError, CheckpointError
+from bibert.files import load_json, save_json, write_whole
 
 
 def names_in(folder):
@@ -124,3 +124,12 @@ def test_a_folder_or_device_is_never_replaced(tmp_path):
     with pytest.raises(BibertError, match="not a regular file"), write_whole(os.devnull):
         pass
     assert names_in(tmp_path) == []
+
+
+def test_json_comes_back_and_broken_json_is_named(tmp_path):
+    save_json(tmp_path / "run.json", {"seed": 42})
+    assert load_json(tmp_path / "run.json") == {"seed": 42}
+    assert load_json(tmp_path / "missing.json") is None
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"run\.json: not valid JSON"):
+        load_json(tmp_path / "run.json")

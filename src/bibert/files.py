@@ -4,6 +4,7 @@ A reader never sees half a file, and a full disk, a killed process or a power cu
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, TextIO, overload
 
-from bibert.errors import BibertError
+from bibert.errors import BibertError, CheckpointError
 
 
 @overload
@@ -77,6 +78,27 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def save_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all."""
+    with write_whole(path) as file:
+        json.dump(value, file, indent=2)
+        file.write("\n")
+
+
+def load_json(path: Path) -> Any:
+    """The JSON of a file that a run wrote; None if there is no file. Raises `CheckpointError` if it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); choose another output folder") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -22,7 +22,6 @@ from bibert.training.resume import (
     is_whole,
     last_checkpoint,
     locked,
-    read_json,
     write_manifest,
 )
 
@@ -195,10 +194,3 @@ def test_a_file_is_no_folder(tmp_path: Path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(CheckpointError, match="out: is a file"), locked(tmp_path / "out"):
         pytest.fail("there is no folder to lock")
-
-
-def test_json_that_is_broken_is_named(tmp_path: Path):
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"run\.json: not valid JSON"):
-        read_json(tmp_path / "run.json")
-    assert read_json(tmp_path / "missing.json") is None

@@ -14,9 +14,9 @@ from bibert.cli.options import (
     TrainingOptions,
     option,
     probe_of,
+    require_torch,
     with_option_groups,
 )
-from bibert.errors import require_extra
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
@@ -39,12 +39,11 @@ def distill(
 
     Example: bibert distill reviews.csv --teacher runs/teacher/model --scheme bibert -o runs/student
     """
-    require_extra("train", "bibert distill")
-    from bibert.cli.progress import TrainingProgress, quiet_libraries
+    require_torch("bibert distill")
+    from bibert.cli.progress import TrainingProgress
     from bibert.training.run import PROBE, is_main_process
     from bibert.training.student import distill as run
 
-    quiet_libraries()
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()

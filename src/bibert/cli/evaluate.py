@@ -10,8 +10,8 @@ import typer
 
 from bibert.cli.console import print_metrics, say, tracked
 from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, with_option_groups
-from bibert.errors import BibertError, require_extra
+from bibert.cli.options import Json, require_torch, with_option_groups
+from bibert.errors import BibertError
 from bibert.models import SUFFIX
 from bibert.nn import network_folder
 
@@ -103,13 +103,11 @@ def _packed(model: str, max_length: int | None) -> Evaluated:
 
 
 def _network(folder: Path, max_length: int | None) -> Evaluated:
-    require_extra("train", "bibert evaluate with a model folder")
-    from bibert.cli.progress import quiet_libraries
+    require_torch("bibert evaluate with a model folder")
     from bibert.nn.checkpoint import load_classifier
     from bibert.training.evaluate import evaluate as evaluate_network
     from bibert.training.provenance import provenance
 
-    quiet_libraries()
     classifier = load_classifier(folder)
     recipe, positions = provenance(folder).get("recipe", {}), classifier.model.config.max_position_embeddings
     longest = min(max_length or usual_length(recipe, positions), positions)

@@ -2,8 +2,7 @@
 
 from bibert.cli.console import print_metrics
 from bibert.cli.data_options import DataOptions
-from bibert.cli.options import Checkpoint, Json, Output, TeacherOptions, with_option_groups
-from bibert.errors import require_extra
+from bibert.cli.options import Checkpoint, Json, Output, TeacherOptions, require_torch, with_option_groups
 from bibert.nn import RUN_MODEL
 
 
@@ -15,12 +14,11 @@ def finetune(
 
     Example: bibert finetune reviews.csv --checkpoint path/to/bert -o runs/teacher
     """
-    require_extra("train", "bibert finetune")
-    from bibert.cli.progress import TrainingProgress, quiet_libraries
+    require_torch("bibert finetune")
+    from bibert.cli.progress import TrainingProgress
     from bibert.training.run import is_main_process
     from bibert.training.teacher import finetune as run
 
-    quiet_libraries()
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
     metrics = run(checkpoint, texts, output, recipe, callbacks=[TrainingProgress("teacher")], **arguments)

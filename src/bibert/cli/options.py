@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from bibert.cli.console import messages
 from bibert.errors import RecipeError, require_extra
 
 if TYPE_CHECKING:
@@ -99,6 +100,22 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
         else:
             raise RecipeError(f"--set {change!r}: {section} was set to {table!r} before; change its terms one by one")
     return parsed
+
+
+def require_torch(purpose: str) -> None:
+    """Check that the extra `train` is installed, and turn off the bars and notices of transformers.
+
+    A command shows its own progress. Download bars stay: a checkpoint from the Hub takes minutes.
+    """
+    require_extra("train", purpose)
+    from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
+    from huggingface_hub.utils.tqdm import enable_progress_bars
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # of downloads too
+    if messages.is_terminal and not HF_HUB_DISABLE_PROGRESS_BARS:
+        enable_progress_bars()
+    logging.set_verbosity_error()
 
 
 def probe_of(every: int) -> Any:

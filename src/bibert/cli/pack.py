@@ -9,8 +9,8 @@ from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, option, with_option_groups
-from bibert.errors import BibertError, require_extra
+from bibert.cli.options import Json, option, require_torch, with_option_groups
+from bibert.errors import BibertError
 from bibert.models import SUFFIX
 
 if TYPE_CHECKING:
@@ -45,14 +45,12 @@ def pack(
         raise BibertError(f"{output}: a packed file is written; its name must end in {SUFFIX}")
     if not output.resolve().parent.is_dir():
         raise BibertError(f"{output}: the folder {output.parent} does not exist; create it first")
-    require_extra("train", "bibert pack")
-    from bibert.cli.progress import quiet_libraries
+    require_torch("bibert pack")
     from bibert.export import pack as pack_and_verify
     from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
     from bibert.training.provenance import provenance
 
-    quiet_libraries()
     classifier = load_classifier(folder)
     rows = None
     if data.data is not None or data.task is not None:

@@ -4,24 +4,10 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
-from huggingface_hub.utils.tqdm import enable_progress_bars
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
-from transformers.utils import logging
 
 from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
-
-
-def quiet_libraries() -> None:
-    """Turn off the bars and notices of transformers; a command shows its own progress.
-
-    Download bars stay: a checkpoint from the Hub takes minutes, and no bar of ours shows them.
-    """
-    logging.disable_progress_bar()  # of downloads too
-    if messages.is_terminal and not HF_HUB_DISABLE_PROGRESS_BARS:
-        enable_progress_bars()
-    logging.set_verbosity_error()
 
 
 class TrainingProgress(TrainerCallback):  # type: ignore[misc]

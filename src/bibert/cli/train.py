@@ -15,9 +15,10 @@ from bibert.cli.options import (
     SchemeName,
     TrainingOptions,
     probe_of,
+    require_torch,
     with_option_groups,
 )
-from bibert.errors import DataError, require_extra
+from bibert.errors import DataError
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
@@ -50,14 +51,13 @@ def train(
 
     Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
     """
-    require_extra("train", "bibert train")
-    from bibert.cli.progress import TrainingProgress, quiet_libraries
+    require_torch("bibert train")
+    from bibert.cli.progress import TrainingProgress
     from bibert.training.recipe import load_recipe
     from bibert.training.run import is_main_process
     from bibert.training.student import distill, stage_objectives
     from bibert.training.teacher import finetune
 
-    quiet_libraries()
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     shared = {name: value for name, value in training.given().items() if name in ("max_length", "seed")}

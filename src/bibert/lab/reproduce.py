@@ -19,7 +19,7 @@ from bibert import machine
 from bibert.data.examples import TextData
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task, load_glue, load_glue_from_hub
 from bibert.errors import CheckpointError, DataError, RecipeError, one_line
-from bibert.files import read_json_lines, write_whole
+from bibert.files import load_json, read_json_lines, write_whole
 from bibert.lab.probe import probe_every
 from bibert.lab.record import curve
 from bibert.lab.tables import RESULTS, TEACHER, Cell, get_table, markdown, save_cells
@@ -27,7 +27,6 @@ from bibert.nn.layers import BiBertConfig
 from bibert.nn.schemes import as_scheme, get_scheme
 from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe, load_recipe
-from bibert.training.resume import read_json
 from bibert.training.run import RunFolder, finished_metrics
 from bibert.training.student import distill, stage_objectives
 from bibert.training.teacher import finetune
@@ -172,7 +171,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     Raises:
         CheckpointError: the run was trained on another task's data, or its log is damaged.
     """
-    request, known = read_json(run.notes)["request"], provenance(run.model)
+    request, known = load_json(run.notes)["request"], provenance(run.model)
     if request["data"]["name"] != TASKS[task].name:
         raise CheckpointError(
             f"{run.path}: was trained on {request['data']['name']}, its folder is that of {TASKS[task].name}; "

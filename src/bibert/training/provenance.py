@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bibert.files import load_json, sha256_of
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import Scheme
-from bibert.training.resume import digest, read_json
 
 if TYPE_CHECKING:
     from bibert.data.examples import TextData
@@ -48,7 +48,7 @@ def fingerprint(data: "TextData") -> str:
 def weights_digest(checkpoint: str | Path) -> str | None:
     """A digest of the weights in a folder; None for a name on the Hub."""
     files = sorted(Path(checkpoint).glob("*.safetensors"))
-    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest() if files else None
+    return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest() if files else None
 
 
 def provenance(model: Path) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def provenance(model: Path) -> dict[str, Any]:
     """
     folder = model.absolute()  # so that "." has a name and a parent
     run = folder.parent if folder.name == RUN_MODEL else folder
-    notes = read_json(run / NOTES) if (run / RUN_MODEL).is_dir() else None
+    notes = load_json(run / NOTES) if (run / RUN_MODEL).is_dir() else None
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
     request = notes["request"]

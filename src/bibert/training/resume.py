@@ -7,7 +7,6 @@ message, and training resumes from the one before. The Trainer decides which ten
 
 import errno
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from bibert.errors import CheckpointError
-from bibert.files import fsync_folder, write_whole
+from bibert.files import fsync_folder, load_json, save_json, sha256_of
 
 LOCK = ".lock"
 MANIFEST = "COMPLETE.json"
@@ -40,8 +39,8 @@ def write_manifest(checkpoint: Path) -> None:
     for path in sorted(p for p in checkpoint.rglob("*") if p.is_file() and p.name != MANIFEST):
         with path.open("rb") as handle:
             os.fsync(handle.fileno())
-        files[path.relative_to(checkpoint).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
-    write_json(checkpoint / MANIFEST, {"files": files})
+        files[path.relative_to(checkpoint).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    save_json(checkpoint / MANIFEST, {"files": files})
     fsync_folder(checkpoint.parent)
 
 
@@ -49,12 +48,13 @@ def is_whole(checkpoint: Path) -> bool:
     """Whether the manifest exists and every file agrees with it."""
     try:
         files = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return bool(files) and all(
-            (checkpoint / name).stat().st_size == expected["bytes"] and digest(checkpoint / name) == expected["sha256"]
-            for name, expected in files.items()
-        )
+        return bool(files) and all(_agrees(checkpoint / name, expected) for name, expected in files.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no manifest, or not ours
         return False
+
+
+def _agrees(path: Path, expected: dict[str, Any]) -> bool:
+    return bool(path.stat().st_size == expected["bytes"] and sha256_of(path) == expected["sha256"])
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -74,7 +74,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _has_its_best(checkpoint: Path) -> bool:
-    best = (read_json(checkpoint / "trainer_state.json") or {}).get("best_global_step")
+    best = (load_json(checkpoint / "trainer_state.json") or {}).get("best_global_step")
     return best is None or checkpoint.with_name(f"checkpoint-{best}").is_dir()
 
 
@@ -159,24 +159,3 @@ def locked(folder: Path) -> Iterator[None]:
         handle.write(str(os.getpid()))
         handle.flush()
         yield
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    with write_whole(path) as handle:
-        json.dump(value, handle, indent=2)
-        handle.write("\n")
-
-
-def read_json(path: Path) -> Any:
-    """The JSON of a file that a run wrote; None if there is no file. Raises `CheckpointError` if it is not JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error}); choose another output folder") from error
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

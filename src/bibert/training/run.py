@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bibert import machine
 from bibert.errors import BibertError, CheckpointError
-from bibert.files import fsync_folder
+from bibert.files import fsync_folder, load_json, save_json
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import Scheme
 from bibert.training.provenance import NOTES
@@ -31,8 +31,6 @@ from bibert.training.resume import (
     disk_space,
     full_disk_named,
     locked,
-    read_json,
-    write_json,
     write_manifest,
 )
 
@@ -91,7 +89,7 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
             _check_owned(run)
             for path in (run.log, run.probe):
                 path.unlink(missing_ok=True)
-            write_json(run.notes, {"request": request, **machine.about(PACKAGES)})
+            save_json(run.notes, {"request": request, **machine.about(PACKAGES)})
         try:
             yield run
         except BibertError:
@@ -106,7 +104,7 @@ def is_main_process() -> bool:
 
 
 def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
-    notes = read_json(run.notes)
+    notes = load_json(run.notes)
     if not isinstance(notes, dict) or "request" not in notes:
         raise CheckpointError(f"{run.notes}: has no request, so the run cannot resume; choose another output folder")
     before, now = _facts(notes["request"]), _facts(json.loads(json.dumps(request)))
@@ -140,16 +138,16 @@ def _has_digest(key: str, facts: Mapping[str, Any]) -> bool:
 
 def _note_resumption(run: RunFolder) -> None:
     """Note the commit, machine and versions that resume an unfinished run, if they are new."""
-    notes, here = read_json(run.notes), machine.about(PACKAGES)
+    notes, here = load_json(run.notes), machine.about(PACKAGES)
     known = [notes, *notes.get("resumed", [])]
     same = any(all(one.get(name) == here[name] for name in ("commit", "versions", "cpu")) for one in known)
     if "metrics" not in notes and not same:
-        write_json(run.notes, {**notes, "resumed": [*known[1:], here]})
+        save_json(run.notes, {**notes, "resumed": [*known[1:], here]})
 
 
 def _check_owned(run: RunFolder) -> None:
     """A run replaces the files of a failed run, but no other files of these names."""
-    notes = read_json(run.notes)
+    notes = load_json(run.notes)
     ours = isinstance(notes, dict) and "request" in notes
     for path in (run.model, *(() if ours else (run.notes, run.log, run.probe))):  # a model of ours has a manifest
         if path.exists():
@@ -178,13 +176,13 @@ def finish(run: RunFolder, classifier: "Classifier", metrics: Mapping[str, float
     """Save the trained model and its metrics, which mark a run as finished."""
     if is_main_process():
         save_classifier(classifier, run.model)
-        write_json(run.notes, read_json(run.notes) | {"metrics": dict(metrics)})
+        save_json(run.notes, load_json(run.notes) | {"metrics": dict(metrics)})
     _wait_for_everyone()  # the next run of the other processes may start from this model
 
 
 def finished_metrics(run: RunFolder) -> dict[str, float] | None:
     """The metrics of a finished run, else None."""
-    notes = read_json(run.notes)
+    notes = load_json(run.notes)
     return notes.get("metrics") if notes and run.model.is_dir() else None
 
 

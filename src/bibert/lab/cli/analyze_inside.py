@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from bibert.cli.console import evenly, print_json, say
-from bibert.cli.options import Json, with_option_groups
-from bibert.errors import DataError, did_you_mean, require_extra
+from bibert.cli.options import Json, require_torch, with_option_groups
+from bibert.errors import DataError, did_you_mean
 from bibert.lab.cli.options import (
     FigureFile,
     HeadOptions,
@@ -178,11 +178,9 @@ def _moves_of_runs(paths: Sequence[Path]) -> dict[str, History]:
 
 
 def _moves_of_checkpoints(paths: Sequence[Path], teacher: Path, rows: list[Row]) -> History:
-    require_extra("train", "bibert analyze direction with --teacher")
-    from bibert.cli.progress import quiet_libraries
+    require_torch("bibert analyze direction with --teacher")
     from bibert.lab.probe import moves_between
 
-    quiet_libraries()
     return moves_between(paths, teacher, rows)
 
 

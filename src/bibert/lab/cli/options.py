@@ -8,7 +8,7 @@ from typing import Annotated
 from rich.table import Table
 
 from bibert.cli.console import print_table
-from bibert.cli.options import option
+from bibert.cli.options import option, require_torch
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, load_subject, titles
@@ -83,10 +83,7 @@ def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
 def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:
     """Packed files, names on the Hub and model folders, by title; folders truncate texts at `max_length` tokens."""
     if any(Path(path).is_dir() for path in paths):
-        require_extra("train", "a look into a model folder")
-        from bibert.cli.progress import quiet_libraries
-
-        quiet_libraries()
+        require_torch("a look into a model folder")
     subjects = [load_subject(path, max_length) for path in paths]
     return dict(zip(titles(subjects), subjects, strict=True))
 

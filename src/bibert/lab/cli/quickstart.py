@@ -8,8 +8,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say, tracked
-from bibert.cli.options import Json
-from bibert.errors import require_extra
+from bibert.cli.options import Json, require_torch
 from bibert.lab.cli.bench import bench_table, warn_if_busy
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
@@ -31,8 +30,8 @@ def quickstart(
 
     The sentences are generated, with negation, contrast and word order, so that counting words is not enough.
     """
-    require_extra("train", "bibert quickstart")
-    from bibert.cli.progress import TrainingProgress, quiet_libraries
+    require_torch("bibert quickstart")
+    from bibert.cli.progress import TrainingProgress
     from bibert.lab.quickstart import DEV_ROWS, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
     from bibert.lab.rivals.benchmark import Plan, compare
@@ -41,7 +40,6 @@ def quickstart(
     from bibert.runtime.classifier import load
     from bibert.training.floor import bag_of_words
 
-    quiet_libraries()
     say(f"generating {TRAIN_ROWS} training sentences and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
     result = run(output, lambda title: [TrainingProgress(title)], seed)

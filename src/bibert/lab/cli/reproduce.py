@@ -9,9 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from bibert.cli.console import print_json
-from bibert.cli.options import Json, ProbeEvery, parse_changes
+from bibert.cli.options import Json, ProbeEvery, parse_changes, require_torch
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
-from bibert.errors import DataError, require_extra
+from bibert.errors import DataError
 from bibert.lab.paper import PaperTable
 from bibert.lab.tables import TABLES, TEACHER, get_table, markdown
 
@@ -73,12 +73,11 @@ def run(
 
     Example: bibert reproduce path/to/glue --table 1 --tasks sst-2,mrpc -c path/to/bert -o runs/table-1
     """
-    require_extra("train", "bibert reproduce")
-    from bibert.cli.progress import TrainingProgress, quiet_libraries
+    require_torch("bibert reproduce")
+    from bibert.cli.progress import TrainingProgress
     from bibert.lab.reproduce import Plan
     from bibert.lab.reproduce import reproduce as train
 
-    quiet_libraries()
     wanted = get_table(table)
     plan = Plan(
         table=table,
@@ -108,11 +107,9 @@ def collect(
 
     Example: bibert reproduce collect --table 1 -o runs/table-1
     """
-    require_extra("train", "bibert reproduce")
-    from bibert.cli.progress import quiet_libraries
+    require_torch("bibert reproduce")
     from bibert.lab.reproduce import write_results
 
-    quiet_libraries()
     wanted = get_table(table)
     cells = write_results(output, table)
     if not cells:
