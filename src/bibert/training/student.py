@@ -1,7 +1,7 @@
 """The student: binarized from a teacher and trained on the losses of its scheme, stage by stage.
 
 Most schemes have one stage; BinaryBERT has four, the first two with a half-width ternary student. The losses are in
-`distill`, the students in `nn.binarization`, the Trainer in `loop`.
+`distill`, the students in `nn.students`, the Trainer in `loop`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
