@@ -1,6 +1,6 @@
 """Options for unlabelled texts."""
 
-from bibert.lab.cli.texts import TextOptions
+from bibert.lab.cli.options import TextOptions
 
 
 def test_a_line_of_a_file_of_texts_ends_where_the_line_ends_and_nowhere_else(tmp_path):
