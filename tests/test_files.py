@@ -1,4 +1,4 @@
-"""Whole files: what a reader may find after success, after an error, after a kill, and in odd places."""
+"""Atomic writes: what a reader finds after success, after an error, after a kill, and in odd places."""
 
 import os
 import signal
@@ -16,26 +16,15 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_text_is_written_as_utf8_with_the_line_ends_given(tmp_path):
-    with write_whole(tmp_path / "a.txt") as file:
-        file.write("µ\n\r\n")
-    assert (tmp_path / "a.txt").read_bytes() == "µ\n\r\n".encode()
-    assert names_in(tmp_path) == ["a.txt"]
-
-
-def test_bytes_are_written_in_binary_mode(tmp_path):
-    with write_whole(str(tmp_path / "a.bin"), "wb") as file:
-        file.write(b"\x00\xff")
-    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
-
-
-def test_nothing_has_the_name_before_the_block_ends(tmp_path):
+@pytest.mark.parametrize(("mode", "content"), [("w", "µ\n\r\n"), ("wb", b"\x00\xff")])
+def test_the_name_appears_when_the_block_ends_and_line_ends_are_kept(tmp_path, mode, content):
     path = tmp_path / "a.txt"
-    with write_whole(path) as file:
-        file.write("half")
+    with write_whole(str(path), mode) as file:
+        file.write(content)
         file.flush()
         assert not path.exists()
-    assert path.read_text() == "half"
+    assert path.read_bytes() == (content.encode() if mode == "w" else content)
+    assert names_in(tmp_path) == ["a.txt"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -104,7 +93,7 @@ def test_the_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_link_goes_on_pointing_at_the_new_file(tmp_path):
+def test_a_link_points_at_the_new_file(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     with write_whole(tmp_path / "link") as file:
@@ -113,15 +102,9 @@ def test_a_link_goes_on_pointing_at_the_new_file(tmp_path):
     assert (tmp_path / "real").read_text() == "new"
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(BibertError, match=r"the folder .*nowhere does not exist"), write_whole(tmp_path / "nowhere/a"):
-        pass
-
-
-def test_a_folder_or_device_is_never_replaced(tmp_path):
-    with pytest.raises(BibertError, match="not a regular file"), write_whole(tmp_path):
-        pass
-    with pytest.raises(BibertError, match="not a regular file"), write_whole(os.devnull):
+@pytest.mark.parametrize(("place", "message"), [("nowhere/a", "nowhere"), (".", "regular"), (os.devnull, "regular")])
+def test_a_missing_folder_is_named_and_a_folder_or_device_is_never_replaced(tmp_path, place, message):
+    with pytest.raises(BibertError, match=message), write_whole(tmp_path / place):
         pass
     assert names_in(tmp_path) == []
 

@@ -85,15 +85,10 @@ def test_the_native_library_has_the_same_limits():
     ("change", "message"),
     [
         ({"heads": 100, "head_size": 64}, "100 heads of 64 .* 6400 .* 4096"),
-        ({"norm_eps": 0.0}, "norm_eps is 0.0"),
         ({"norm_eps": 1.5}, "norm_eps is 1.5"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),
-        ({"norm_eps": 1}, "norm_eps is 1"),
         ({"thresholds": ("value", "query")}, r"thresholds is \('value', 'query'\).* in this order"),
         ({"thresholds": ("query", "query")}, r"thresholds is \('query', 'query'\).* once"),
-        ({"thresholds": ("queries",)}, r"thresholds is \('queries',\)"),
-        ({"score_thresholds": 1}, "score_thresholds is 1"),
-        ({"ffn_levels": "ternary"}, r"ffn_levels is 'ternary'.* \['sign', 'bool'\]"),
     ],
 )
 def test_options_that_make_no_model_are_refused(change, message):
@@ -104,9 +99,6 @@ def test_options_that_make_no_model_are_refused(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda values: values | {"layer": 6}, r"unknown fields \['layer'\]"),
-        (lambda values: {k: v for k, v in values.items() if k != "heads"}, r"missing fields \['heads'\]"),
-        (lambda values: values | {"thresholds": "query"}, "thresholds is 'query'"),
         (lambda values: values | {"thresholds": [["query"]]}, r"thresholds is \(\['query'\],\)"),
         (lambda values: values | {"thresholds": 1}, "thresholds is 1"),
     ],

@@ -1,7 +1,7 @@
-"""Random networks of any shape with their packed models, random batches, and everything that can run them.
+"""Random networks of any shape with their packed models, random batches, and every runtime.
 
-The weights are chosen so that no site is constant and the corners occur: rows of zeros (alpha = 0), constant rows,
-biases and thresholds that a value meets exactly, negative zeros.
+The weights are chosen so that no site is constant and edge cases occur: rows of zeros (alpha = 0), constant rows,
+biases and thresholds that a value equals exactly, negative zeros.
 """
 
 import math
@@ -104,6 +104,19 @@ def assert_same_bits() -> Callable[[np.ndarray, np.ndarray], None]:
     def check(found: np.ndarray, expected: np.ndarray) -> None:
         assert found.dtype == expected.dtype == np.float32
         np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32))
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def assert_agree(runtimes, assert_same_bits) -> Callable[..., np.ndarray]:
+    """Check that every runtime gives the bits of the network (or of `expected`), which are returned."""
+
+    def check(pair: Pair, batch: Batch, expected: np.ndarray | None = None) -> np.ndarray:
+        expected = pair.expected(batch) if expected is None else expected
+        for logits in runtimes(pair.packed).values():
+            assert_same_bits(logits(**batch), expected)
+        return expected
 
     return check
 

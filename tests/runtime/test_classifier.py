@@ -16,7 +16,7 @@ import bibert
 from bibert.errors import EngineError, ModelFileError, NumericError
 from bibert.packed.file import save
 from bibert.runtime.classifier import WINDOW, Answers, TextClassifier, load, sigmoid, softmax
-from bibert.runtime.engine import Engine, available_isas
+from bibert.runtime.engine import Engine
 
 TEXTS = ["the film is good", "bad", "", "Café unable, [MASK]! " * 20, "中文 film", "hello world"]
 PAIRS = ["is it?", "the film is bad " * 9, "good", "", "film", "world"]
@@ -64,6 +64,8 @@ def test_answers_hold_labels_and_probabilities_of_texts_and_pairs(classifier, re
     answers = classifier.answers(rows)
     assert answers.best() == [*classifier.predict(TEXTS[0]), *classifier.predict(TEXTS[1], PAIRS[1])]
     assert np.array_equal(answers.scores, softmax(classifier.logits(rows)))
+    assert np.array_equal(answers.scores[:1], classifier.predict_proba(TEXTS[0]))
+    assert (classifier.logits(rows).dtype, classifier.logits(rows).shape) == (np.float32, (2, 3))
     assert np.array_equal(regression.answers(rows).scores, regression.logits(rows).astype(float))
 
 
@@ -74,21 +76,6 @@ def test_each_text_gets_a_label_and_its_probability(classifier):
     assert [entry["score"] for entry in found] == probabilities.max(axis=1).tolist()
     assert {type(entry["score"]) for entry in found} == {float}
     assert len({entry["label"] for entry in found}) > 1
-
-
-def test_a_classifier_shows_its_shape_and_its_labels(classifier):
-    config = classifier.config
-    words = f"{config.layers} x {config.hidden} on {classifier.isa}: {', '.join(classifier.labels)}"
-    assert repr(classifier) == f"<TextClassifier {words}>"
-
-
-def test_probabilities_are_the_softmax_of_the_logits(classifier):
-    logits, probabilities = classifier.logits(TEXTS), classifier.predict_proba(TEXTS)
-    assert (logits.dtype, logits.shape) == (np.float32, (6, 3))
-    assert (probabilities.dtype, probabilities.shape) == (np.float64, (6, 3))
-    np.testing.assert_allclose(
-        np.log(probabilities[:, 0] / probabilities[:, 1]), logits[:, 0] - logits[:, 1], rtol=1e-5
-    )
 
 
 def test_answers_are_the_same_alone_and_in_the_order_of_the_texts(classifier):
@@ -152,7 +139,7 @@ def test_a_text_without_an_answer_is_named_by_its_window_and_its_place(classifie
     monkeypatch.setattr(classifier.engine, "logits_of", diverging)
     stream = classifier.predict_stream([*["the film"] * 7, "film"], window=3)
     assert len([next(stream) for _ in range(6)]) == 6
-    with pytest.raises(NumericError, match="rows 6 to 7, sequence 1: an input"):
+    with pytest.raises(NumericError, match="rows 6 to 7, sequence 1"):
         next(stream)
 
 
@@ -183,17 +170,13 @@ def test_a_regression_has_values_and_no_probabilities(regression):
         regression.predict_proba(TEXTS)
 
 
-def test_it_tells_what_it_is(classifier):
-    assert classifier.labels == ("negative", "neutral", "positive")
-    assert (classifier.max_length, classifier.about) == (32, {"seed": 5})
-    assert (classifier.config.hidden, classifier.isa) == (40, classifier.engine.isa)
-    assert classifier.isa in available_isas()
-
-
-def test_threads_and_isa_are_passed_on(model_file):
-    classifier = load(str(model_file), threads=1, isa="reference")
-    assert (classifier.engine.threads, classifier.isa) == (1, "reference")
-    assert classifier.predict(TEXTS * 10) == load(model_file).predict(TEXTS * 10)
+def test_a_classifier_describes_itself(model_file, classifier):
+    other = load(str(model_file), threads=1, isa="reference")
+    assert other.labels == ("negative", "neutral", "positive")
+    assert (other.max_length, other.about, other.config.hidden) == (32, {"seed": 5}, 40)
+    assert (other.engine.threads, other.isa) == (1, "reference")
+    assert repr(other) == "<TextClassifier 2 x 40 on reference: negative, neutral, positive>"
+    assert other.predict(TEXTS * 10) == classifier.predict(TEXTS * 10)
 
 
 def test_a_closed_classifier_is_refused(model_file):
@@ -205,10 +188,10 @@ def test_a_closed_classifier_is_refused(model_file):
 
 def test_a_tokenizer_that_does_not_fit_names_the_file(new_packed, tmp_path):
     save(new_packed(tokenizer=b"garbage"), tmp_path / "model.bibert")
-    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: cannot be read"):
+    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: .*read"):
         load(tmp_path / "model.bibert")
     save(new_packed(vocabulary=50), tmp_path / "model.bibert")
-    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: has \d+ tokens, .* has 50 rows"):
+    with pytest.raises(ModelFileError, match=r"model\.bibert: tokenizer: .*\d+ tokens.* 50 rows"):
         load(tmp_path / "model.bibert")
 
 
@@ -278,12 +261,6 @@ def test_the_student_tells_the_labels_apart(both):
     assert len({entry["label"] for entry in ours.predict([*TEXTS, *PAIRS])}) > 1
 
 
-def test_a_generator_gives_an_iterator(classifier):
-    answers = classifier(text for text in TEXTS)
-    assert inspect.isgenerator(answers)
-    assert list(answers) == classifier.predict(TEXTS)
-
-
 class Column:
     """A data set by the old protocol, as `KeyDataset` of transformers is one."""
 
@@ -294,11 +271,10 @@ class Column:
         return len(TEXTS)
 
 
-def test_a_data_set_without_iter_is_read_row_by_row(classifier):
-    assert classifier(Column()) == classifier.predict(Column()) == classifier.predict(TEXTS)
-
-
-def test_options_of_a_call_may_be_numpys_numbers_and_upper_case(classifier):
+def test_a_call_accepts_generators_old_data_sets_numpys_numbers_and_upper_case(classifier):
+    answers = classifier(text for text in TEXTS)
+    assert inspect.isgenerator(answers)
+    assert list(answers) == classifier(Column()) == classifier.predict(Column()) == classifier.predict(TEXTS)
     assert classifier(TEXTS, top_k=np.int64(2)) == classifier(TEXTS, top_k=2)
     assert classifier(TEXTS, function_to_apply="NONE") == classifier(TEXTS, function_to_apply="none")
 

@@ -1,18 +1,22 @@
-"""Texts to ids: those of transformers, without padding, for whatever people call a text."""
+"""Texts to ids: those of transformers, without padding; and the pieces of a long text have the tokens of the text."""
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bibert.errors import EngineError, ModelFileError
-from bibert.runtime.text import PARALLEL_FROM, SMALLEST_PIECE, TextEncoder
+from bibert.runtime import text
+from bibert.runtime.text import PARALLEL_FROM, SMALLEST_PIECE, Scissors, TextEncoder
 
 MAX_LENGTH = 16
 TEXTS = ["the film is good", "", "Café unable, [MASK]!", "中文 film", "x" * 300, "bad " * 300, "a\0b\u200dc 😀"]
@@ -47,10 +51,10 @@ def test_texts_and_pairs_have_the_ids_of_transformers(encoder, transformers_toke
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=400))
-def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, text):
+def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, any_text):
     plain = Tokenizer.from_buffer(tokenizer)
     plain.enable_truncation(MAX_LENGTH)
-    assert encoder.encode([text])[0].ids.tolist() == plain.encode(text).ids
+    assert encoder.encode([any_text])[0].ids.tolist() == plain.encode(any_text).ids
 
 
 @pytest.mark.parametrize("max_length", [MAX_LENGTH, MAX_LENGTH + 1])  # what two texts share is odd, even
@@ -72,7 +76,7 @@ def test_of_two_long_texts_the_one_with_more_tokens_keeps_the_odd_one(encoder, t
 
 def test_of_a_huge_text_the_tokenizer_sees_little(encoder, monkeypatch):
     seen, ids_of = [], encoder.ids_of
-    monkeypatch.setattr(encoder, "ids_of", lambda text: seen.append(text) or ids_of(text))
+    monkeypatch.setattr(encoder, "ids_of", lambda piece: seen.append(piece) or ids_of(piece))
     for piece in ("hello world ", "a", "中", " ", "😀", "—"):
         seen.clear()
         found = encoder.encode([piece * (2_000_000 // len(piece))])[0]
@@ -107,10 +111,10 @@ def test_what_is_behind_the_most_characters_is_not_read(tokenizer):
     assert as_lists(found) == as_lists(encoder.encode(["a", ("", "bad")]))
 
 
-@pytest.mark.parametrize("text", ["a \ud800 film", "\udfff", "film \ud83d" * 400])
-def test_half_a_character_becomes_the_replacement_character(encoder, text):
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert as_lists(encoder.encode([text, (text, text)])) == as_lists(encoder.encode([whole, (whole, whole)]))
+@pytest.mark.parametrize("half", ["a \ud800 film", "\udfff", "film \ud83d" * 400])
+def test_half_a_character_becomes_the_replacement_character(encoder, half):
+    whole = half.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert as_lists(encoder.encode([half, (half, half)])) == as_lists(encoder.encode([whole, (whole, whole)]))
 
 
 def test_a_string_of_numpy_is_a_text(encoder):
@@ -220,3 +224,108 @@ def test_a_child_of_fork_does_not_wait_for_threads_it_does_not_have(tokenizer, m
     if child == 0:
         os._exit(0 if as_lists(encoder.encode(rows)) == expected else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+NORMALIZERS = {
+    "uncased": {},
+    "cased": {"lowercase": False},
+    "accents kept": {"strip_accents": False},
+    "Chinese not split, control characters kept": {"handle_chinese_chars": False, "clean_text": False},
+}
+MORSELS = [
+    *("the ", "film", " is", "good", ".", ", ", "unable", "  ", " " * 700, "\n", "\t\t", "\u00a0", "\u3000", "\u2028"),
+    *("é", "e\u0301", "\u0301", "\u0338", "=", "\u2260", "ß", "İ", "Σ", "ﬁ", "\u00ad", "\u200d", "\u200b", "\ufeff"),
+    *("中文", "中", "\u3402", "\uf900", "。", "，", "カタカナ", "한국어", "ไทย", "हिन्दी", "🙂", "👩\u200d👧", "—", "“"),
+    *("\0", "\x0b", "\x85", "\x7f", "\ufffd", "[MASK]", "[SEP]", "[CLS", "[", "]", "[MA", "SK]", "[mask]", "<e1>"),
+    *("x" * 99, "x" * 100, "x" * 101, "y" * 1500, "é" * 1200, "\u0301" * 1300, "한" * 700, "\0" * 900, "a\u0301" * 800),
+]
+ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+LONG_TEXTS = st.lists(st.sampled_from(MORSELS) | ANY_TEXT, min_size=1, max_size=60).map("".join)
+
+
+def tokens(tokenizer, words):
+    return tokenizer.encode(words, add_special_tokens=False).ids
+
+
+@pytest.fixture(scope="module", params=NORMALIZERS.values(), ids=NORMALIZERS.keys())
+def bert_tokenizer(request, new_tokenizer):
+    return new_tokenizer(added=(AddedToken("<e1>", normalized=False, rstrip=True),), **request.param)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LONG_TEXTS)
+def test_the_pieces_have_the_tokens_of_the_text(bert_tokenizer, long_text):
+    pieces = list(Scissors(bert_tokenizer, max_length=8).pieces(long_text))
+    assert [token for piece in pieces for token in tokens(bert_tokenizer, piece)] == tokens(bert_tokenizer, long_text)
+
+
+def test_a_long_text_has_several_pieces_and_a_short_one_is_left_as_it_is(bert_tokenizer):
+    scissors, short = Scissors(bert_tokenizer, max_length=8), "a  " + "b" * (SMALLEST_PIECE - 3)
+    assert list(scissors.pieces(short)) == [short]
+    assert list(scissors.pieces("")) == [""]
+    assert len(list(scissors.pieces("the film " * 500))) == -(-4500 // SMALLEST_PIECE)
+
+
+def test_an_added_token_is_never_cut(bert_tokenizer):
+    pieces = list(Scissors(bert_tokenizer, max_length=8).pieces("[MASK]" * 1000))
+    assert len(pieces) > 5
+    assert all(piece.count("[MASK]") * len("[MASK]") == len(piece) for piece in pieces)
+
+
+STRANGE = {"one word": "a", "spaces": " ", "emoji": "🙂", "syllables": "한", "letters with accents": "a\u0301"}
+
+
+@pytest.mark.parametrize("morsel", STRANGE.values(), ids=STRANGE.keys())
+def test_a_text_with_few_tokens_in_many_characters_is_squeezed(bert_tokenizer, morsel):
+    assert sum(map(len, Scissors(bert_tokenizer, max_length=8).pieces(morsel * 50_000))) <= 2 * SMALLEST_PIECE
+
+
+def characters_of(charset, step=1):
+    pattern = re.compile(f"[{charset}]")
+    codes = (code for code in range(0x20000) if not 0xD800 <= code < 0xE000 and pattern.match(chr(code)))
+    return [chr(code) for code in codes][::step]
+
+
+@pytest.mark.parametrize("options", NORMALIZERS.values(), ids=NORMALIZERS.keys())
+def test_no_character_inside_a_word_ends_it(options):
+    normalize, split = BertNormalizer(**options).normalize_str, BertPreTokenizer().pre_tokenize_str
+    characters = characters_of(text.INSIDE_A_WORD)
+    assert len(characters) > 10_000
+    assert [hex(ord(character)) for character in characters if len(split(normalize(f"a{character}b"))) != 1] == []
+
+
+@pytest.mark.parametrize("options", NORMALIZERS.values(), ids=NORMALIZERS.keys())
+def test_every_character_that_a_text_is_cut_behind_ends_a_word(options):
+    normalize, split = BertNormalizer(**options).normalize_str, BertPreTokenizer().pre_tokenize_str
+
+    def words(line):
+        return [word for word, _ in split(normalize(line))]
+
+    edges = characters_of(text.SPACES + text.PUNCTUATION)
+    if options.get("handle_chinese_chars", True):
+        edges += characters_of(text.IDEOGRAPHS, step=9)  # 27,000 that are all alike
+    for rest in ("b", "\u0301b", "\u0338", "\u200db"):  # an accent must not reach across the edge
+        assert [edge for edge in edges if words(f"a{edge}{rest}") != words(f"a{edge}") + words(rest)] == []
+
+
+UNUSUAL = {
+    "an added token that is normalized": AddedToken("covid", normalized=True),
+    "an added token that must be a word": AddedToken("<e>", normalized=False, single_word=True),
+    "an added token with a space": AddedToken("< e >", normalized=False),
+    "an added token of letters": AddedToken("covid", normalized=False),
+    "a very long added token": AddedToken("<" + "e" * text.LONGEST_ADDED, normalized=False),
+}
+
+
+@pytest.mark.parametrize("added", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_with_unusual_tokens_a_text_is_one_piece(new_tokenizer, added):
+    long_text = "covid < e > film " * 1000
+    assert list(Scissors(new_tokenizer(added=(added,)), max_length=8).pieces(long_text)) == [long_text]
+
+
+def test_for_a_tokenizer_of_another_kind_a_text_is_one_piece(new_tokenizer):
+    tokenizer = new_tokenizer()
+    tokenizer.model = BPE({"a": 0, "b": 1}, [])
+    tokenizer.normalizer = None
+    long_text = "a b " * 1000
+    assert list(Scissors(tokenizer, max_length=8).pieces(long_text)) == [long_text]

@@ -152,7 +152,7 @@ def inside_of_packed(packed: PackedModel, batch: Arrays) -> Inside:
     return Inside(batch["attention_mask"] == 1, layers)
 
 
-def _layer(packed: PackedModel, index: int, layer: reference.LayerTrace) -> LayerInside:
+def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> LayerInside:
     config = packed.config
     inputs = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
     inputs |= {"attention_output": config.inner, "output": config.intermediate}

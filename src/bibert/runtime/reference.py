@@ -24,7 +24,7 @@ Integers = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class LayerTrace:
+class LayerBits:
     """The bits and the output of one block, (B, T, channels) except for the attention; meaningless at masked tokens."""
 
     query: Flags  # all heads side by side, as in key, value and context
@@ -37,11 +37,11 @@ class LayerTrace:
 
 
 @dataclass(frozen=True)
-class Trace:
+class ForwardPass:
     """Every intermediate result: embedding (B, T, C), blocks, the pooled first token (B, C), logits (B, labels)."""
 
     embedding: Floats
-    layers: tuple[LayerTrace, ...]
+    layers: tuple[LayerBits, ...]
     pooled: Floats
     logits: Floats
 
@@ -62,20 +62,20 @@ def trace(
     input_ids: ArrayLike,
     attention_mask: ArrayLike | None = None,
     token_type_ids: ArrayLike | None = None,
-) -> Trace:
+) -> ForwardPass:
     """Like `logits`, with every intermediate result, for comparisons layer by layer."""
     batch = PaddedBatch.of(packed.config, input_ids, attention_mask, token_type_ids)
     _check_range("input_ids", batch.ids, packed.config.vocabulary)
     _check_range("token_type_ids", batch.types, packed.config.token_types)
     hidden = embedding = _embed(packed, batch)
     first = batch.real & (np.arange(batch.real.shape[1]) == 0)  # the logits need only these tokens of the last block
-    layers: list[LayerTrace] = []
+    layers: list[LayerBits] = []
     for index in range(packed.config.layers):
         needed = first if index == packed.config.layers - 1 else batch.real
         layers.append(_block(packed, f"layers.{index}", hidden, batch.real, needed))
         hidden = layers[-1].hidden
     pooled = _pool(packed, hidden[:, 0])
-    return Trace(embedding, tuple(layers), pooled, _classify(packed, pooled))
+    return ForwardPass(embedding, tuple(layers), pooled, _classify(packed, pooled))
 
 
 def _check_range(name: str, values: Integers, end: int) -> None:
@@ -94,7 +94,7 @@ def _embed(packed: PackedModel, batch: PaddedBatch) -> Floats:
     return _layer_norm(packed, "embeddings.norm", rows, batch.real)
 
 
-def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerTrace:
+def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerBits:
     """One block; the range of LayerNorm is checked only for `needed` tokens, as in the engine."""
     entering = _bits(packed, f"{at}.attention_input", hidden)
     query, key, value = (
@@ -108,7 +108,7 @@ def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Fl
     ffn_hidden = _bits(packed, f"{at}.ffn_hidden", wide)
     narrow = _linear(packed, f"{at}.output", ffn_hidden, packed.config.ffn_levels)
     leaving = _layer_norm(packed, f"{at}.output_norm", narrow + attended, needed)
-    return LayerTrace(query, key, value, attention, context, ffn_hidden, leaving)
+    return LayerBits(query, key, value, attention, context, ffn_hidden, leaving)
 
 
 def _bits(packed: PackedModel, site: str, values: Floats | Integers) -> Flags:
