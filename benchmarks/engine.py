@@ -15,7 +15,7 @@ from typing import Any
 
 import tables
 
-from bibert.cli.console import say, tracked
+from bibert.cli.console import say
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.rivals.benchmark import Plan, compare
 from bibert.lab.rivals.engines import RIVALS, get_rivals
@@ -36,7 +36,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         for name, architecture in MODELS.items():
             say(name)
             save(random_packed(ARCHITECTURES[architecture]), path)
-            reports[name] = compare(path, plan, tracked).to_dict()
+            reports[name] = compare(path, plan).to_dict()
     first = next(iter(reports.values()))
     return {
         "machine": first["machine"],

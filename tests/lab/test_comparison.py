@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from bibert.lab.architecture import ARCHITECTURES
+from bibert.lab.architecture import ARCHITECTURES, count_parameters
 from bibert.lab.comparison import REASONS, Verdict, cost_of, figures, judge, readings_of_13_4, reason_of
 from bibert.lab.cost import MIB, RULES, flops, size
 from bibert.nn.schemes import SCHEMES
@@ -80,7 +80,8 @@ def test_the_numbers_in_the_reasons_are_ours():
         return flops(ARCHITECTURES[architecture], SCHEMES[scheme]).products / 10**9
 
     def bits(architecture):
-        return readings_of_13_4(ARCHITECTURES[architecture], SCHEMES["bibert"])["bits alone"]
+        counts = count_parameters(ARCHITECTURES[architecture])
+        return (counts.word + counts.linears + counts.pooler) / 8 / MIB
 
     split = size(BASE, SCHEMES["binarybert_1-1-1"])
     split_bits = sum(split.parts[part] for part in ("word", "linears", "pooler")) / MIB
@@ -89,7 +90,7 @@ def test_the_numbers_in_the_reasons_are_ours():
         ("size", "bert-base", "bibert"): [
             f"{bits('bert-base'):.2f}",
             f"{size(BASE, SCHEMES['bibert']).mib:.2f}",
-            f"{readings_of_13_4(BASE, SCHEMES['bibert'])['bits, position and type tables at 8 bits']:.2f}",
+            f"{readings_of_13_4()['bits, position and type tables at 8 bits']:.2f}",
         ],
         ("size", "6L", "bibert"): [f"{bits('6L'):.2f}"],
         ("size", "4L", "bibert"): [
@@ -107,7 +108,7 @@ def test_the_numbers_in_the_reasons_are_ours():
 
 
 def test_the_readings_of_13_4_start_at_12_99_and_three_arrive():
-    alone, *others = readings_of_13_4(BASE, SCHEMES["bibert"]).values()
+    alone, *others = readings_of_13_4().values()
     assert alone == pytest.approx(12.99, abs=0.005)
     assert [round(value, 1) for value in others] == [13.4, 13.4, 13.4]
 

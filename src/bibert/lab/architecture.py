@@ -5,13 +5,13 @@ A shape is a `PackedConfig`. Bits per parameter are in `cost`.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bibert.errors import CheckpointError, did_you_mean
 from bibert.nn import CONFIG_NAME, MODEL_TYPES, network_folder
-from bibert.nn.packable import packed_config
+from bibert.nn.packable import CONFIG_KEYS, packed_config
 from bibert.packed.schema import PackedConfig
 
 
@@ -79,13 +79,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def name_of(shape: PackedConfig) -> str | None:
-    """The name in `ARCHITECTURES` of a shape, whatever its labels; None if the paper does not have it."""
-    return next((name for name, known in ARCHITECTURES.items() if _sizes(known) == _sizes(shape)), None)
-
-
-def _sizes(shape: PackedConfig) -> tuple[int, ...]:
-    blocks = (shape.layers, shape.hidden, shape.heads, shape.head_size, shape.intermediate)
-    return (*blocks, shape.vocabulary, shape.positions, shape.token_types)
+    """The name in `ARCHITECTURES` of a shape, whatever its labels and options; None if the paper does not have it."""
+    sizes = {key: getattr(shape, key) for key in (*CONFIG_KEYS, "head_size")}
+    return next((name for name, known in ARCHITECTURES.items() if replace(known, **sizes) == known), None)
 
 
 def describe(shape: PackedConfig) -> str:

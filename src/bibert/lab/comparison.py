@@ -4,12 +4,12 @@ The rules are in `cost`, the printed figures in `paper`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from bibert.lab.architecture import count_parameters, name_of
+from bibert.lab.architecture import ARCHITECTURES, count_parameters, name_of
 from bibert.lab.cost import MIB, TOKENS, Flops, Size, count_scales, flops, size
 from bibert.lab.paper import STRENGTHENED, TABLE_2, PaperTable
 from bibert.nn.schemes import SCHEMES, Scheme
@@ -47,9 +47,24 @@ class Comparison:
 class Cost:
     """Size and FLOPs of a scheme by the rules, and a comparison for each column that the paper prints."""
 
+    scheme: Scheme
     size: Size
     flops: Flops
     printed: Mapping[str, Comparison]
+
+    @property
+    def columns(self) -> dict[str, tuple[str, float]]:
+        """For each column the name of our rule and what it gives."""
+        return {
+            "size": (self.size.rule, self.size.mib),
+            "flops": ("flops", self.flops.total / GIGA),
+            "extra_flops": ("threshold_flops", self.flops.threshold / GIGA),
+        }
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why printed figures of the scheme cannot be reproduced."""
+        return [comparison.reason for comparison in self.printed.values() if comparison.reason]
 
 
 _FIT_DENSE = "counts TinyBERT's fit_dense layer, which no student uses; with it {} MiB, cut off, not rounded"
@@ -118,24 +133,15 @@ def cost_of(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Cost:
 
     FLOPs are compared only at the paper's 128 tokens.
     """
-    architecture = name_of(shape) or ""
-    our_size, our_flops, compared = size(shape, scheme), flops(shape, scheme, tokens), {}
-    for column, (_, ours) in _columns(our_size, our_flops).items():
-        printed = getattr(PRINTED_IN[column].row(scheme.name, architecture), column, None)
-        if printed is not None and (column == "size" or tokens == TOKENS):
-            verdict = judge(ours, printed)
+    cost = Cost(scheme, size(shape, scheme), flops(shape, scheme, tokens), {})
+    architecture, printed = name_of(shape) or "", {}
+    for column, (_, ours) in cost.columns.items():
+        figure = getattr(PRINTED_IN[column].row(scheme.name, architecture), column, None)
+        if figure is not None and (column == "size" or tokens == TOKENS):
+            verdict = judge(ours, figure)
             reason = "" if verdict is Verdict.EQUAL else reason_of(column, architecture, scheme.name)
-            compared[column] = Comparison(ours, printed, verdict, reason)
-    return Cost(our_size, our_flops, compared)
-
-
-def _columns(size: Size, flops: Flops) -> dict[str, tuple[str, float]]:
-    """For each column the name of our rule and what it gives."""
-    return {
-        "size": (size.rule, size.mib),
-        "flops": ("flops", flops.total / GIGA),
-        "extra_flops": ("threshold_flops", flops.threshold / GIGA),
-    }
+            printed[column] = Comparison(ours, figure, verdict, reason)
+    return replace(cost, printed=printed)
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,7 @@ def figures(shape: PackedConfig) -> list[Figure]:
     schemes: dict[tuple[str, str, float, Comparison | None], list[str]] = {}
     for scheme in SCHEMES.values():
         cost = cost_of(shape, scheme, tokens)
-        for column, (rule, ours) in _columns(cost.size, cost.flops).items():
+        for column, (rule, ours) in cost.columns.items():
             printed = cost.printed.get(column)
             if ours or printed:
                 schemes.setdefault((column, rule, ours, printed), []).append(scheme.name)
@@ -166,11 +172,12 @@ def figures(shape: PackedConfig) -> list[Figure]:
     return sorted(found, key=lambda figure: list(PRINTED_IN).index(figure.column))
 
 
-def readings_of_13_4(shape: PackedConfig, scheme: Scheme) -> dict[str, float]:
+def readings_of_13_4() -> dict[str, float]:
     """Ways to arrive at the printed 13.4 MB, in MiB; each leaves out something that the paper keeps in float.
 
     All start from the bits of word embedding, linears and pooler: bytes = (word + linears + pooler) / 8.
     """
+    shape, scheme = ARCHITECTURES["bert-base"], SCHEMES["bibert"]
     counts = count_parameters(shape)
     bits = (counts.word + counts.linears + counts.pooler) / 8
     tables = counts.position + counts.token_type

@@ -32,7 +32,7 @@ def plans(monkeypatch, request):
     """The plans that `compare` was given; it answers with a report of three engines, one of them missing."""
     plans, share = [], request.param
 
-    def compare(_path, plan, _watch):
+    def compare(_path, plan):
         plans.append(plan)
         ours = {shape: Timing(2.0, 1.9, Ratio(1.0, 1.0, 1.0)) for shape in plan.shapes}
         theirs = {shape: Timing(12.5, 12.0, Ratio(6.25, 6.0, 6.5)) for shape in plan.shapes}

@@ -23,7 +23,7 @@ def run(*args):
 
 
 def lines_of(architecture):
-    return [command.Line(scheme, cost_of(ARCHITECTURES[architecture], scheme)) for scheme in SCHEMES.values()]
+    return [cost_of(ARCHITECTURES[architecture], scheme) for scheme in SCHEMES.values()]
 
 
 def rendered(architecture, width):

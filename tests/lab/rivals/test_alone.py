@@ -1,5 +1,6 @@
 """The child process: its answers, its last words, and what libraries print on the way."""
 
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,19 +30,21 @@ def test_a_shape_that_a_rival_cannot_have_is_its_own_failure(tiny, tmp_path):
 
 
 def test_a_child_that_dies_without_a_word_is_named_by_its_code(monkeypatch, tiny, tmp_path):
-    silent = subprocess.CompletedProcess([], -9, stdout="", stderr="\n")
+    silent = subprocess.CompletedProcess([], -9, stdout=b"", stderr=b"\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: silent)
     with pytest.raises(ChildError, match="ended with code -9"):
         build_alone("torch-fp32", Blueprint(tiny), tmp_path)
 
 
-def test_what_a_library_prints_does_not_spoil_the_answer():
+def test_what_a_library_prints_does_not_spoil_the_answer(tmp_path):
     code = (
         "from bibert.lab.rivals import alone\n"
-        "def noisy(): print('noise', flush=True); return {'answer': 42}\n"
-        "alone.TASKS = {'noisy': noisy}\n"
-        "alone._answer('[\"noisy\"]')"
+        "from types import SimpleNamespace\n"
+        "def noisy(*_): print('noise', flush=True); return {'answer': 42}\n"
+        "alone.RIVALS = {'a': SimpleNamespace(build=noisy)}\n"
+        "alone._answer()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == '{"answer": 42}'
-    assert done.stderr == "noise\n"
+    task = pickle.dumps(("build", "a", None, tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, check=True, timeout=60)
+    assert pickle.loads(done.stdout) == {"answer": 42}
+    assert done.stderr == b"noise\n"

@@ -119,19 +119,6 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
 
 
 @pytest.mark.usefixtures("children")
-def test_progress_is_offered_for_rivals_and_for_each_shape(tiny_file):
-    titles = []
-
-    def watch(items, total, title):
-        found = list(items)
-        titles.append((title, total, len(found)))
-        return iter(found)
-
-    compare(tiny_file, Plan((fake_rival("a"),), SHAPES, rounds=2), watch)
-    assert titles == [("preparing rivals", 1, 1), ("timing 1x4", 2, 2), ("timing 2x8", 2, 2)]
-
-
-@pytest.mark.usefixtures("children")
 def test_the_report_is_plain_values_with_machine_versions_and_threads(tiny_file):
     missing = fake_rival("c", packages=("no_such_engine",))
     report = compare(tiny_file, Plan((fake_rival("a", packages=("rich",)), missing), SHAPES, rounds=2, threads=2))

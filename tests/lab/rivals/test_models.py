@@ -1,8 +1,6 @@
 """Shapes and batches, random models that the engine accepts, and blueprints that survive the way to a child."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,12 +99,6 @@ def test_a_classifier_that_is_quantized_or_missing_is_refused(save_untrained, tm
         trained_bert(folder)
     with pytest.raises(CheckpointError, match=r"nothing"):
         Blueprint.of_classifier(tmp_path / "nothing", [])
-
-
-@pytest.mark.parametrize("weights", [None, Path("folder/model")])
-def test_a_blueprint_is_the_same_after_json(tiny, weights):
-    blueprint = Blueprint(tiny, weights, ((2, 7, 3), (2, 3)))
-    assert Blueprint.from_dict(json.loads(json.dumps(blueprint.to_dict()))) == blueprint
 
 
 def test_int8_is_calibrated_with_the_given_texts_or_random_ids_of_several_lengths(tiny):

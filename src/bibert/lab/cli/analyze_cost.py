@@ -130,14 +130,10 @@ def _notes(shapes: Shapes) -> Table:
     )
     for name, text in RULES.items():
         notes.add_row(name, text)
-    for reading, mib in _readings().items():
+    for reading, mib in readings_of_13_4().items():
         notes.add_row("13.4 MB", f"{reading}: {mib:.2f}")
     notes.add_row()
     return notes
-
-
-def _readings() -> dict[str, float]:
-    return readings_of_13_4(ARCHITECTURES["bert-base"], SCHEMES["bibert"])
 
 
 def _file_table(file: str, parts: "list[PartBytes]") -> Table:
@@ -170,6 +166,6 @@ def _as_json(shapes: Shapes, files: "dict[str, list[PartBytes]]") -> dict[str, A
         ],
         "printed": {verdict.name.lower(): count for verdict, count in _verdicts(shapes).items()},
         "rules": dict(RULES),
-        "readings_of_13_4_mib": _readings(),
+        "readings_of_13_4_mib": readings_of_13_4(),
         "packed": {file: [asdict(part) for part in parts] for file, parts in files.items()},
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, say, tracked
+from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import Json
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def bench(
 
     file = find_file(model)
     shapes = tuple(dict.fromkeys(map(Shape.parse, shape or ()))) or DEFAULT_SHAPES
-    report = compare(file, Plan(get_rivals(rival or ()), shapes, rounds, threads), tracked)
+    report = compare(file, Plan(get_rivals(rival or ()), shapes, rounds, threads))
     if json:
         print_json({"file": file.name, **report.to_dict()})
     else:

@@ -1,7 +1,7 @@
 """`bibert inspect`: the parts of a packed file, or of the file that a model folder would become. Needs no torch."""
 
 import json as json_format
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,8 +20,7 @@ from bibert.nn.packable import packed_config, why_not_packable
 from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
 
 if TYPE_CHECKING:
-    from bibert.lab.parts import Part, Summary
-    from bibert.packed.file import PackedModel
+    from bibert.lab.parts import Summary
     from bibert.packed.header import Description
 
 MEGA = 10**6
@@ -63,36 +62,16 @@ def inspect(
 def _file(model: str, tokens: int | None) -> "tuple[Facts, Summary]":
     from bibert.models import find_file
     from bibert.packed.file import load
+    from bibert.runtime.engine import Engine
 
     path = find_file(model)
     packed = load(path)
     facts, summary = _contents(packed, len(packed.tokenizer), tokens)
-    origin = {"about": dict(packed.about), "isa": _isa(packed)}
-    return {"file": str(path), "sha256": packed.digest, **facts, **origin}, summary
-
-
-def _isa(packed: "PackedModel") -> str | None:
-    """The instruction set that runs the file on this machine; None without an engine, which a summary does not need."""
-    from bibert.runtime.engine import Engine
-
     try:
-        return Engine.from_packed(packed, threads=1).isa
+        isa = Engine.from_packed(packed, threads=1).isa
     except EngineError:
-        return None
-
-
-def _contents(description: "Description", tokenizer_bytes: int, tokens: int | None) -> "tuple[Facts, Summary]":
-    from bibert.lab.parts import summarize
-
-    summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, description.config.positions))
-    return {
-        "bytes": summary.total.nbytes,
-        "float32_bytes": summary.total.float32_bytes,
-        "flops": summary.flops,
-        "labels": list(description.labels),
-        "max_length": description.max_length,
-        "config": description.config.to_dict(),
-    }, summary
+        isa = None  # a summary needs no engine
+    return {"file": str(path), "sha256": packed.digest, **facts, "about": dict(packed.about), "isa": isa}, summary
 
 
 def _folder(folder: Path, tokens: int | None) -> "tuple[Facts, Summary | None]":
@@ -110,11 +89,11 @@ def _folder(folder: Path, tokens: int | None) -> "tuple[Facts, Summary | None]":
     if reason:
         by_rule = {} if scheme.kept else {"mib_by_rule": round(size(shape, scheme).mib, 2)}
         return {**facts, **by_rule, "can_be_packed": answer}, None
-    contents, summary = _contents(_describe_student(config, student), _tokenizer_bytes(folder), tokens)
+    contents, summary = _future_contents(folder, config, student, tokens)
     return {**facts, "can_be_packed": answer, **contents}, summary
 
 
-def _scheme_of(config: Mapping[str, Any], folder: Path) -> Scheme:
+def _scheme_of(config: Facts, folder: Path) -> Scheme:
     scheme = config.get("scheme") or "full_precision"
     try:
         return get_scheme(scheme) if isinstance(scheme, str) else Scheme.from_dict(scheme)
@@ -122,29 +101,38 @@ def _scheme_of(config: Mapping[str, Any], folder: Path) -> Scheme:
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
 
 
-def _describe_student(config: Mapping[str, Any], scheme: Scheme) -> "Description":
-    """The description in the packed file of a student, from the values of its config.json."""
+def _future_contents(folder: Path, config: Facts, student: Scheme, tokens: int | None) -> "tuple[Facts, Summary]":
+    """The contents of the packed file of a student, if it were packed now."""
     from bibert.packed.header import Description
 
-    packed = packed_config(config, scheme)
+    packed = packed_config(config, student)
     names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(packed.labels)}
     labels = tuple(names[number] for number in sorted(names, key=int))
-    return Description(packed, labels, min(TOKENS, packed.positions), {})
+    tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
+    text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
+    return _contents(Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()), tokens)
 
 
-def _tokenizer_bytes(folder: Path) -> int:
-    """Bytes of tokenizer.json without its indentation, as in a packed file; 0 if there is none."""
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        return 0
-    return len(json_format.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")).encode())
+def _contents(description: "Description", tokenizer_bytes: int, tokens: int | None) -> "tuple[Facts, Summary]":
+    from bibert.lab.parts import summarize
+
+    summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, description.config.positions))
+    return {
+        "bytes": summary.total.nbytes,
+        "float32_bytes": summary.total.float32_bytes,
+        "flops": summary.flops,
+        "labels": list(description.labels),
+        "max_length": description.max_length,
+        "config": description.config.to_dict(),
+    }, summary
 
 
 def _summary_as_json(summary: "Summary") -> Facts:
-    def values(part: "Part") -> Facts:
-        return {**asdict(part), "ratio": part.ratio, "product_flops": part.product_flops}
-
-    return {"tokens": summary.tokens, "total": values(summary.total), "parts": [*map(values, summary.parts)]}
+    total, *parts = (
+        {**asdict(part), "ratio": part.ratio, "product_flops": part.product_flops}
+        for part in (summary.total, *summary.parts)
+    )
+    return {"tokens": summary.tokens, "total": total, "parts": parts}
 
 
 def _parts_table(summary: "Summary") -> Table:
@@ -189,15 +177,13 @@ def _facts_table(facts: Facts, summary: "Summary | None") -> Table:
 
 def _about(about: Mapping[str, Any]) -> dict[str, str]:
     """The origin of a file, one line per entry; a model that its training started from is shown by its metrics."""
-    starts = list(_starts(about.get("start")))
     lines = {f"about {name}": _shown(value) for name, value in about.items()}
-    return lines | ({"about start": "; before it ".join(starts)} if starts else {})
-
-
-def _starts(start: Any) -> Iterator[str]:
+    start, starts = about.get("start"), []
     while isinstance(start, Mapping):
-        yield f"{start.get('scheme', 'another BERT')} with {_shown(start.get('metrics', {})) or 'no metrics recorded'}"
+        metrics = _shown(start.get("metrics", {})) or "no metrics recorded"
+        starts.append(f"{start.get('scheme', 'another BERT')} with {metrics}")
         start = start.get("start")
+    return lines | ({"about start": "; before it ".join(starts)} if starts else {})
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, say, tracked
+from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import Json, require_torch
 from bibert.lab.cli.bench import bench_table, warn_if_busy
 from bibert.nn import RUN_MODEL
@@ -49,7 +49,7 @@ def quickstart(
     gold = [classifier.labels[int(label)] for label in result.dev.labels]
     engine = sum(answer["label"] == label for answer, label in zip(answers, gold, strict=True)) / len(gold)
     plan = Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16)))
-    report = compare(result.packed, plan, tracked)
+    report = compare(result.packed, plan)
     seconds = time.monotonic() - started
     if json:
         accuracy = {"bag of words": words, "full_precision": result.teacher, **result.students, PACKED: engine}

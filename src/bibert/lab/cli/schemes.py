@@ -1,8 +1,7 @@
 """`bibert schemes`: every scheme with its bits, quantizers, losses, size and FLOPs beside the paper's figures."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,20 +16,14 @@ from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
 from bibert.packed.schema import PackedConfig
 
 WIDE = 120  # columns of a terminal that shows the whole table; narrower ones leave out the description of the scheme
-SIZE_RULE = (
-    f"{RULES['bits_plus_float']} (bits_plus_float); Q-BERT and Q2BERT: {RULES['q_bert_tables']}; "
-    f"BinaryBERT: {RULES['split_twice']}"
-)
-FLOPS_RULE = (
-    f"{RULES['flops']}; + is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
-)
+SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions", "token_types", "labels")
 
 
 def schemes(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; default: all.", show_default=False
+            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; all by default.", show_default=False
         ),
     ] = None,
     architecture: Annotated[
@@ -50,30 +43,18 @@ def schemes(
     """
     shape = get_architecture(architecture)
     wanted = [get_scheme(name) for name in names] if names else SCHEMES.values()
-    lines = [Line(scheme, cost_of(shape, scheme, tokens)) for scheme in wanted]
+    costs = [cost_of(shape, scheme, tokens) for scheme in wanted]
     if json:
-        print_json(_as_json(shape, tokens, lines))
+        print_json(_as_json(shape, tokens, costs))
         return
     results = Console()
     width = results.width if results.is_terminal else WIDTH_OF_A_PIPE
     title = f"{name_of(shape) or 'BERT'} ({describe(shape)}): {count_parameters(shape).total:,} parameters"
-    print_table(scheme_table(lines, width, title=f"{title}; FLOPs of {tokens} tokens"))
-    print_table(footnotes(lines, width))
+    print_table(scheme_table(costs, width, title=f"{title}; FLOPs of {tokens} tokens"))
+    print_table(footnotes(costs, width))
 
 
-class Line(NamedTuple):
-    """One line of the table: a scheme and its cost."""
-
-    scheme: Scheme
-    cost: Cost
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why the printed figures of this line cannot be reproduced."""
-        return [comparison.reason for comparison in self.cost.printed.values() if comparison.reason]
-
-
-def scheme_table(lines: list[Line], width: int, title: str = "") -> Table:
+def scheme_table(costs: list[Cost], width: int, title: str = "") -> Table:
     """The table for a terminal of `width` columns."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("scheme", no_wrap=True)
@@ -85,34 +66,32 @@ def scheme_table(lines: list[Line], width: int, title: str = "") -> Table:
     for head in ("MiB", "paper", "GFLOPs", "paper"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("note", no_wrap=True)
-    numbers = _numbered(lines)
-    for line in lines:
-        scheme, notes = line.scheme, sorted(numbers[reason] for reason in line.reasons)
+    numbers = _numbered(costs)
+    for cost in costs:
+        scheme, notes = cost.scheme, sorted(numbers[reason] for reason in cost.reasons)
         described = (_quantizers(scheme), _attention(scheme), _losses(scheme.schedule)) if width >= WIDE else ()
-        table.add_row(scheme.name, str(scheme.bits), *described, *_figures(line.cost), " ".join(map(str, notes)))
+        table.add_row(scheme.name, str(scheme.bits), *described, *_figures(cost), " ".join(map(str, notes)))
     return table
 
 
-def _numbered(lines: list[Line]) -> dict[str, int]:
+def _numbered(costs: list[Cost]) -> dict[str, int]:
     """Reasons in the order of the table, each once, numbered from 1."""
-    reasons = dict.fromkeys(reason for line in lines for reason in line.reasons)
+    reasons = dict.fromkeys(reason for cost in costs for reason in cost.reasons)
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
 def _quantizers(scheme: Scheme) -> str:
     """Quantizers of weights, word embedding and activations; one name if all three are the same."""
-    names = [scheme.weight, scheme.embedding, scheme.activation]
-    text = names[0] if len(set(names)) == 1 else ", ".join(names)
+    text = ", ".join((scheme.weight, scheme.embedding, scheme.activation))
+    text = scheme.weight if scheme.weight == scheme.embedding == scheme.activation else text
     return f"{text}; FFN {scheme.ffn_input}" if scheme.ffn_input else text
 
 
 def _attention(scheme: Scheme) -> str:
     """What is quantized by what: `sign of softmax`, `bool of scores`."""
     source = "scores" if scheme.normalizer == "none" else scheme.normalizer
-    if scheme.attention == "none":
-        return source
     share = "" if scheme.quantile is None else f" {100 * scheme.quantile:g}%"
-    return f"{scheme.attention}{share} of {source}"
+    return source if scheme.attention == "none" else f"{scheme.attention}{share} of {source}"
 
 
 def _losses(schedule: tuple[Stage, ...]) -> str:
@@ -133,23 +112,28 @@ def _printed(comparison: Comparison | None) -> str:
     return f"{comparison.verdict} {comparison.printed}" if comparison else "-"
 
 
-def footnotes(lines: list[Line], width: int) -> Table:
+def footnotes(costs: list[Cost], width: int) -> Table:
     """The meaning of the signs, our rules, and why some printed figures cannot be reproduced."""
     notes = Table.grid(padding=(0, 1, 0, 0))
     notes.add_column(justify="right", no_wrap=True)
     notes.add_column()
     notes.add_row("", "")
     notes.add_row("=", "rounds to the paper's figure; ~ within one unit of its last digit; != neither; - not printed")
-    scales = {line.scheme.name: line.cost.size.scale_bytes / MIB for line in lines}
-    name = "bibert" if "bibert" in scales else next(iter(scales))  # one example for all
-    notes.add_row("MiB", f"{SIZE_RULE}; a runnable file holds scales too ({name}: {scales[name]:.2f} MiB more)")
-    notes.add_row("GFLOPs", FLOPS_RULE)
+    scales = {cost.scheme.name: f"{cost.size.scale_bytes / MIB:.2f}" for cost in costs}
+    example = "bibert" if "bibert" in scales else next(iter(scales))
+    notes.add_row(
+        "MiB",
+        f"{RULES['bits_plus_float']} (bits_plus_float); Q-BERT and Q2BERT: {RULES['q_bert_tables']}; BinaryBERT: "
+        f"{RULES['split_twice']}; a runnable file holds scales too ({example}: {scales[example]} MiB more)",
+    )
+    extra = "+ is the paper's charge for a threshold found at run time, which its Table 2 leaves out"
+    notes.add_row("GFLOPs", f"{RULES['flops']}; {extra}")
     if width >= WIDE:
-        for name, schedule in {_losses(line.scheme.schedule): line.scheme.schedule for line in lines}.items():
+        for name, schedule in {_losses(cost.scheme.schedule): cost.scheme.schedule for cost in costs}.items():
             notes.add_row(name, _spelled_out(schedule))
     else:
         notes.add_row("more", f"{WIDE} columns show quantizers, attention and losses too; --json has everything")
-    for reason, number in _numbered(lines).items():
+    for reason, number in _numbered(costs).items():
         notes.add_row(str(number), reason)
     return notes
 
@@ -160,30 +144,23 @@ def _spelled_out(schedule: tuple[Stage, ...]) -> str:
     return ", ".join(f"{stage.name}: {' + '.join(stage.terms)}" for stage in schedule)
 
 
-def _as_json(shape: PackedConfig, tokens: int, lines: list[Line]) -> dict[str, Any]:
-    counts = count_parameters(shape)
-    sizes = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions", "token_types", "labels")
-    values = {name.removeprefix("token_"): getattr(shape, name) for name in sizes}
+def _as_json(shape: PackedConfig, tokens: int, costs: list[Cost]) -> dict[str, Any]:
+    counts, sizes = count_parameters(shape), {name.removeprefix("token_"): getattr(shape, name) for name in SIZES}
     return {
-        "architecture": {"name": name_of(shape), **values},
+        "architecture": {"name": name_of(shape), **sizes},
         "parameters": {**asdict(counts), "total": counts.total},
         "tokens": tokens,
-        "schemes": [_line_as_json(line) for line in lines],
+        "schemes": [_cost_as_json(cost) for cost in costs],
     }
 
 
-def _line_as_json(line: Line) -> Mapping[str, Any]:
-    size, flops = line.cost.size, line.cost.flops
+def _cost_as_json(cost: Cost) -> dict[str, Any]:
+    size, flops = cost.size, cost.flops
+    mib = {"mib": size.mib, "mib_with_scales": size.mib_with_scales}
     return {
-        **line.scheme.to_dict(),
-        "size": {
-            "rule": size.rule,
-            "mib": size.mib,
-            "mib_with_scales": size.mib_with_scales,
-            "bytes": dict(size.parts),
-            "scale_bytes": size.scale_bytes,
-        },
+        **cost.scheme.to_dict(),
+        "size": {"rule": size.rule, **mib, "bytes": dict(size.parts), "scale_bytes": size.scale_bytes},
         "flops": {"total": flops.total, "products": flops.products, **asdict(flops)},
-        "paper": {column: figure.to_dict() for column, figure in line.cost.printed.items()},
-        "notes": [f"{note.table}: {note.text}" for note in notes_on(line.scheme.name)],
+        "paper": {column: figure.to_dict() for column, figure in cost.printed.items()},
+        "notes": [f"{note.table}: {note.text}" for note in notes_on(cost.scheme.name)],
     }

@@ -5,13 +5,14 @@ A rival that is not installed or fails keeps its line in the report, with the re
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from bibert import machine
+from bibert.cli.console import tracked
 from bibert.errors import BibertError
 from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
 from bibert.lab.rivals.engines import OURS, RIVALS, Rival
@@ -20,22 +21,7 @@ from bibert.lab.rivals.timing import Timing, Turns, summarize, take_turns
 from bibert.packed.schema import PackedConfig
 from bibert.runtime.engine import Engine
 
-Item = TypeVar("Item")
-
 DEFAULT_SHAPES = (Shape(1, 32), Shape(1, 128))  # a query and a paragraph; quick even for BERT base
-
-
-class Watch(Protocol):
-    """Passes items through and may show progress, as `cli.console.tracked` does."""
-
-    def __call__(self, items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-        """Pass `items` through, of which there are `total`."""
-        ...
-
-
-def unwatched(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:  # noqa: ARG001
-    """Pass items through and show nothing."""
-    yield from items
 
 
 @dataclass(frozen=True)
@@ -85,8 +71,8 @@ class Report:
         }
 
 
-def compare(path: Path, plan: Plan, watch: Watch = unwatched) -> Report:
-    """Time a packed file and its rivals in turns.
+def compare(path: Path, plan: Plan) -> Report:
+    """Time a packed file and its rivals in turns; progress goes to stderr.
 
     Raises:
         ModelFileError: the file is not a packed model.
@@ -99,11 +85,11 @@ def compare(path: Path, plan: Plan, watch: Watch = unwatched) -> Report:
     entries = [Entry(OURS, "", path.stat().st_size, _peak(OURS, path, engine.config, plan))]
     runs: dict[str, Run] = {OURS: engine.logits}
     with tempfile.TemporaryDirectory(prefix="bibert-bench-") as folder:
-        for rival in watch(plan.rivals, len(plan.rivals), "preparing rivals"):
+        for rival in tracked(plan.rivals, len(plan.rivals), "preparing rivals"):
             entry, run = _prepare(rival, engine.config, plan, Path(folder))
             entries.append(entry)
             runs |= {} if run is None else {rival.name: run}
-        turns = {shape: _take_turns(runs, shape, engine.config, plan, watch) for shape in plan.shapes}
+        turns = {shape: _take_turns(runs, shape, engine.config, plan) for shape in plan.shapes}
     timings = {shape: summarize(of_shape.seconds, OURS) for shape, of_shape in turns.items()}
     timed = (
         replace(entry, timings={shape: found[entry.name] for shape, found in timings.items() if entry.name in found})
@@ -130,10 +116,10 @@ def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
     return peak_memory_alone(name, path, plan.threads, largest, config.vocabulary)
 
 
-def _take_turns(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan, watch: Watch) -> Turns:
+def _take_turns(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan) -> Turns:
     def on_batch(run: Run) -> Callable[[tuple[Ids, Ids]], Logits]:
         return lambda batch: run(*batch)
 
     batch = random_batch(shape, config.vocabulary)
     calls = {name: on_batch(run) for name, run in runs.items()}
-    return take_turns(calls, watch(repeat(batch, plan.rounds), plan.rounds, f"timing {shape}"))
+    return take_turns(calls, tracked(repeat(batch, plan.rounds), plan.rounds, f"timing {shape}"))

@@ -1,6 +1,7 @@
 """The rivals: a BERT in torch, ONNX Runtime and OpenVINO, in float32 and int8, each at its best settings.
 
-A rival writes its file with `build` and reads it with `load`. Packages are imported only when a rival is used.
+A rival writes its file with `build`, for any batch and length, and reads it with `load`. Its packages are imported only
+when it is used.
 """
 
 import importlib.util
@@ -37,8 +38,7 @@ class Rival:
         return sum(file.stat().st_size for file in folder.glob(f"{self.name}.*"))
 
 
-def build_torch(blueprint: Blueprint, folder: Path) -> Path:
-    """Write weights as safetensors, with the configuration beside them."""
+def _build_torch(blueprint: Blueprint, folder: Path) -> Path:
     from safetensors.torch import save_model
 
     model, path = blueprint.bert(), folder / "torch-fp32.safetensors"
@@ -47,8 +47,7 @@ def build_torch(blueprint: Blueprint, folder: Path) -> Path:
     return path
 
 
-def load_torch(path: Path, threads: int) -> Run:
-    """Read the float32 model; it uses torch's fused attention."""
+def _load_torch(path: Path, threads: int) -> Run:
     from safetensors.torch import load_model
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -57,7 +56,7 @@ def load_torch(path: Path, threads: int) -> Run:
     return _run_torch(model.eval(), threads)
 
 
-def build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
     """Write the module with linear layers that are quantized to int8 at run time, as torch prefers on this CPU."""
     import torch
 
@@ -69,7 +68,7 @@ def build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
     return path
 
 
-def load_torch_int8(path: Path, threads: int) -> Run:
+def _load_torch_int8(path: Path, threads: int) -> Run:
     """Read a module that this process or its child wrote; never load a file from elsewhere like this."""
     import torch
 
@@ -92,10 +91,9 @@ def _run_torch(model: Any, threads: int) -> Run:
     return run
 
 
-def build_onnx(blueprint: Blueprint, folder: Path) -> Path:
-    """Write the float32 graph for any batch and length, unless `folder` has it."""
+def _build_onnx(blueprint: Blueprint, folder: Path) -> Path:
     path = folder / "onnx-fp32.onnx"
-    if path.exists():
+    if path.exists():  # float32 and int8 share it
         return path
     import torch
 
@@ -115,7 +113,7 @@ def build_onnx(blueprint: Blueprint, folder: Path) -> Path:
     return path
 
 
-def build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
     """Write the graph with int8 weights, a scale per output row; activations are quantized at run time.
 
     7 of the 8 bits are used, as ONNX Runtime advises for CPUs without VNNI, whose 16-bit sums would saturate.
@@ -123,15 +121,14 @@ def build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    graph = onnx.load(build_onnx(blueprint, folder))
+    graph = onnx.load(_build_onnx(blueprint, folder))
     del graph.graph.value_info[:]  # the exporter's shapes contradict those that onnx infers, which stops the quantizer
     path = folder / "onnx-int8.onnx"
     quantize_dynamic(graph, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
     return path
 
 
-def load_onnx(path: Path, threads: int) -> Run:
-    """Read a graph with all of ONNX Runtime's optimizations."""
+def _load_onnx(path: Path, threads: int) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -146,10 +143,9 @@ def load_onnx(path: Path, threads: int) -> Run:
     return run
 
 
-def build_openvino(blueprint: Blueprint, folder: Path) -> Path:
-    """Write the float32 model for any batch and length, unless `folder` has it."""
+def _build_openvino(blueprint: Blueprint, folder: Path) -> Path:
     path = folder / "openvino-fp32.xml"
-    if path.exists():
+    if path.exists():  # float32 and int8 share it
         return path
     import openvino
 
@@ -160,12 +156,12 @@ def build_openvino(blueprint: Blueprint, folder: Path) -> Path:
     return path
 
 
-def build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
     """Write the model with int8 weights and activations, quantized by NNCF with its preset for transformers."""
     import nncf
     import openvino
 
-    model = openvino.Core().read_model(build_openvino(blueprint, folder))
+    model = openvino.Core().read_model(_build_openvino(blueprint, folder))
     batches = [dict(zip(INPUTS, batch, strict=True)) for batch in blueprint.calibration()]
     quantized = nncf.quantize(
         model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
@@ -175,7 +171,7 @@ def build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
     return path
 
 
-def load_openvino(path: Path, threads: int) -> Run:
+def _load_openvino(path: Path, threads: int) -> Run:
     """Compile the model again whenever the shape of the input changes: static shapes run up to 6 % faster."""
     import openvino
 
@@ -194,7 +190,7 @@ def load_openvino(path: Path, threads: int) -> Run:
     return run
 
 
-def load_openvino_for_texts(path: Path, threads: int) -> Run:
+def _load_openvino_for_texts(path: Path, threads: int) -> Run:
     """Compile the model once for all shapes: compiling takes seconds."""
     import openvino
 
@@ -222,12 +218,12 @@ _TORCH = ("torch", "transformers")
 _ONNX = (*_TORCH, "onnx", "onnxscript", "onnxruntime")
 _OPENVINO = (*_TORCH, "openvino")
 _RIVALS = (
-    Rival("torch-fp32", _TORCH, build_torch, load_torch),
-    Rival("torch-int8", _TORCH, build_torch_int8, load_torch_int8),
-    Rival("onnx-fp32", _ONNX, build_onnx, load_onnx),
-    Rival("onnx-int8", _ONNX, build_onnx_int8, load_onnx),
-    Rival("openvino-fp32", _OPENVINO, build_openvino, load_openvino, load_openvino_for_texts),
-    Rival("openvino-int8", (*_OPENVINO, "nncf"), build_openvino_int8, load_openvino, load_openvino_for_texts),
+    Rival("torch-fp32", _TORCH, _build_torch, _load_torch),
+    Rival("torch-int8", _TORCH, _build_torch_int8, _load_torch_int8),
+    Rival("onnx-fp32", _ONNX, _build_onnx, _load_onnx),
+    Rival("onnx-int8", _ONNX, _build_onnx_int8, _load_onnx),
+    Rival("openvino-fp32", _OPENVINO, _build_openvino, _load_openvino, _load_openvino_for_texts),
+    Rival("openvino-int8", (*_OPENVINO, "nncf"), _build_openvino_int8, _load_openvino, _load_openvino_for_texts),
 )
 RIVALS: Mapping[str, Rival] = {rival.name: rival for rival in _RIVALS}
 

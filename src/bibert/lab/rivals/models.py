@@ -5,7 +5,7 @@ accuracy, a `Blueprint` takes the weights of a trained classifier. torch and tra
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -77,7 +77,7 @@ def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generato
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The BERT that every rival is built from; plain values, so that it can be sent to another process."""
+    """The BERT that every rival is built from; it is sent to the process that builds."""
 
     config: PackedConfig
     weights: Path | None = None  # folder of a full-precision classifier; None for random weights
@@ -112,17 +112,6 @@ class Blueprint:
         lengths = [min(length, self.config.positions) for length in CALIBRATION_LENGTHS]
         for seed, length in enumerate(islice(cycle(lengths), CALIBRATION_BATCHES)):
             yield random_batch(Shape(1, length), self.config.vocabulary, seed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        weights = None if self.weights is None else str(self.weights)
-        return {"config": self.config.to_dict(), "weights": weights, "texts": [list(text) for text in self.texts]}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        weights = None if values["weights"] is None else Path(values["weights"])
-        return cls(PackedConfig.from_dict(values["config"]), weights, tuple(map(tuple, values["texts"])))
 
 
 def random_bert(config: PackedConfig) -> Any:
