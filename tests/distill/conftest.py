@@ -45,11 +45,7 @@ def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
 @pytest.fixture
 def rows_of() -> Callable[[BiBertOutput, slice], BiBertOutput]:
     """A function that selects some texts of a batch."""
-
-    def cut(output: BiBertOutput, rows: slice) -> BiBertOutput:
-        return _map(output, lambda x: x[rows])
-
-    return cut
+    return lambda output, rows: _map(output, lambda x: x[rows])
 
 
 @pytest.fixture
@@ -59,9 +55,8 @@ def padded() -> Callable[[BiBertOutput, int], BiBertOutput]:
     def pad(output: BiBertOutput, more: int) -> BiBertOutput:
         def lengthen(x: Tensor) -> Tensor:
             for dim in [dim for dim in range(1, x.dim()) if x.shape[dim] == TOKENS]:
-                shape = list(x.shape)
-                shape[dim] = more
-                x = torch.cat([x, torch.full(shape, 7.0, dtype=x.dtype)], dim=dim)
+                shape = (*x.shape[:dim], more, *x.shape[dim + 1 :])
+                x = torch.cat([x, x.new_full(shape, 7.0)], dim=dim)
             return x
 
         longer = _map(output, lengthen)

@@ -1,4 +1,4 @@
-"""The weighted sum: which layers and heads meet, what it does not depend on, and what is refused."""
+"""The weighted sum of terms: matched layers and heads, independence of padding, and errors."""
 
 from collections.abc import Callable
 from dataclasses import replace

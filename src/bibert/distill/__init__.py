@@ -1,1 +1,1 @@
-"""Distillation: what a student is told by its teacher, term by term."""
+"""Distillation: the loss terms between student and teacher, and their weighted sum."""

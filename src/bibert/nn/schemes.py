@@ -6,7 +6,7 @@ implements the quantizers by name, `distill.objective` the loss terms.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -35,11 +35,11 @@ ONE_BIT = Bits(1, 1, 1)
 class Quantizer(NamedTuple):
     """The bits that a quantizer can have, and the places where a scheme may use it."""
 
-    bits: range
+    bits: Sequence[int]
     places: tuple[str, ...]
 
     def fits(self, place: str, bits: int) -> bool:
-        """Whether it may be used at a place of `bits`; attention and FFN input may have fewer than `activation` has."""
+        """Whether it may be used at a place of `bits`; attention weights and the second FFN layer may use fewer."""
         fewer_will_do = place in (*UNSIGNED, "scores") and bits < FLOAT_BITS
         return place in self.places and (bits in self.bits or (fewer_will_do and self.bits[0] < bits))
 
@@ -70,12 +70,23 @@ QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
 )
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
 PARTS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
-    {name: name for name in ("weight", "embedding", "activation")}
-    | dict.fromkeys(("ffn_input", "attention"), "activation")
+    {
+        "weight": "weight",
+        "embedding": "embedding",
+        "activation": "activation",
+        "ffn_input": "activation",
+        "attention": "activation",
+    }
 )
 VALUES: Mapping[str, tuple[str | bool, ...]] = MappingProxyType(  # the fields that take one of several other values
-    {"normalizer": ("softmax", "none"), "ffn_activation": ("gelu", "relu", "linear"), "gain": ("none", "layer", "row")}
-    | dict.fromkeys(("split", "score_thresholds", "scaled_context"), (False, True))
+    {
+        "normalizer": ("softmax", "none"),
+        "ffn_activation": ("gelu", "relu", "linear"),
+        "split": (False, True),
+        "score_thresholds": (False, True),
+        "gain": ("none", "layer", "row"),
+        "scaled_context": (False, True),
+    }
 )
 SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})
 
@@ -187,7 +198,7 @@ def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
         has = f" (bits: {', '.join(map(str, QUANTIZERS[name].bits))})" if name in QUANTIZERS else ""
         names = [other for other, quantizer in QUANTIZERS.items() if quantizer.fits(place, bits)]
         yield (
-            f"{field} is {name!r}{has}, must be one of {', '.join(names) or 'nothing'}: "
+            f"{field} is {name!r}{has}, must be one of {', '.join(names) or '(none fits)'}: "
             f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
         )
 
@@ -239,17 +250,8 @@ def _rival(name: str, bits: Bits, weight: str, activation: str, **changes: Any) 
     return Scheme(name, bits, **{**values, **changes})
 
 
-def _ternarybert(activation_bits: int, activation: str) -> Scheme:
-    bits = Bits(2, 2, activation_bits)
-    return _rival(f"ternarybert_{bits}", bits, "twn", activation, schedule=TERNARY)
-
-
-def _binarybert(name: str, activation_bits: int, activation: str, **changes: Any) -> Scheme:
-    bits = Bits(1, 1, activation_bits)
-    return _rival(name, bits, "bwn", activation, split=True, schedule=TWO_STAGES_TWICE, **changes)
-
-
 _BI_ATTENTION = {"normalizer": "none", "attention": "bool"}
+_SPLIT = {"split": True, "schedule": TWO_STAGES_TWICE}
 _LSQ = {"attention": "lsq_unsigned", "ffn_input": "lsq_unsigned", "ffn_activation": "relu"}
 _ROWS = (
     Scheme("full_precision", FULL_BITS),
@@ -292,13 +294,13 @@ _ROWS = (
     # Table 2, the rivals.
     _rival("q_bert", Bits(2, 8, 8), "group_affine", "affine", embedding="affine"),
     _rival("q2bert", Bits(2, 8, 8), "symmetric", "ema_symmetric"),
-    _ternarybert(8, "symmetric"),
-    _ternarybert(2, "twn"),
-    _ternarybert(1, "bwn"),
-    _binarybert("binarybert_1-1-4", 4, "lsq", **_LSQ),
-    _binarybert("binarybert_1-1-2", 2, "twn"),
-    _binarybert("binarybert_1-1-1", 1, "bwn"),
-    _binarybert("binarybert_50", 1, "bwn", attention="quantile", quantile=0.5),
+    _rival("ternarybert_2-2-8", Bits(2, 2, 8), "twn", "symmetric", schedule=TERNARY),
+    _rival("ternarybert_2-2-2", Bits(2, 2, 2), "twn", "twn", schedule=TERNARY),
+    _rival("ternarybert_2-2-1", Bits(2, 2, 1), "twn", "bwn", schedule=TERNARY),
+    _rival("binarybert_1-1-4", Bits(1, 1, 4), "bwn", "lsq", **_SPLIT, **_LSQ),
+    _rival("binarybert_1-1-2", Bits(1, 1, 2), "bwn", "twn", **_SPLIT),
+    _rival("binarybert_1-1-1", Bits(1, 1, 1), "bwn", "bwn", **_SPLIT),
+    _rival("binarybert_50", Bits(1, 1, 1), "bwn", "bwn", **_SPLIT, attention="quantile", quantile=0.5),
 )
 SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _ROWS})
 
