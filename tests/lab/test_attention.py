@@ -17,7 +17,7 @@ def subject(attention, attended, name="model", scheme="bibert", tokens=TOKENS):
 
     def layer(weights, bits):
         heads = dict.fromkeys(("query", "key", "value", "context", "ffn_hidden"), nothing)
-        return LayerInside(**heads, attention=weights[None], attended=bits[None], weights={})
+        return LayerInside(**heads, attention=weights[None], attended=bits[None], weights=dict)
 
     def look(batch):
         return Inside(batch["attention_mask"] == 1, tuple(map(layer, attention, attended)))
@@ -78,9 +78,8 @@ def test_a_head_that_is_not_there_is_refused(layer, head):
 
 
 def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
-    schemes = [("t", "full_precision"), ("a", "bibert"), ("b", "bibert"), ("b", "bibert")]
-    subjects = [bits_subject(name=name, scheme=scheme) for name, scheme in schemes]
-    assert titles(subjects) == ["full_precision", "a", "b (3)", "b (4)"]
+    models = [("full_precision", "t"), ("bibert", "a"), ("bibert", "b"), ("bibert", "b")]
+    assert titles(models) == ["full_precision", "a", "b (3)", "b (4)"]
 
 
 def test_models_side_by_side_keep_their_order():
@@ -118,8 +117,7 @@ def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained)
     folder = save_untrained(tmp_path / "student", texts, scheme="bibert")
     save(pack(load_classifier(folder), max_length=32), tmp_path / "student.bibert")
     subjects = [load_subject(folder), load_subject(tmp_path / "student.bibert")]
-    maps = attention_maps(dict(zip(titles(subjects), subjects, strict=True)), tuple(texts))
-    assert [one.title for one in maps] == ["student", "student.bibert"]
+    maps = attention_maps({"a folder": subjects[0], "a file": subjects[1]}, tuple(texts))
     assert all(isinstance(one, AttentionMap) and one.is_bits for one in maps)
     assert set(np.unique(maps[0].weights)) == {0.0, 1.0}
     np.testing.assert_array_equal(maps[0].weights, maps[1].weights)
@@ -139,7 +137,7 @@ def test_scores_are_counted_without_padding():
     query, key = random.random((2, 2, 2, 3, 5)) < 0.5  # two texts, two heads, three tokens, five channels
     real = np.array([[True, True, True], [True, False, False]])
     nothing = np.zeros((2, 2, 3, 3), bool)
-    layer = LayerInside(query, key, key, nothing.astype(np.float32), nothing, key, nothing[:, 0], {})
+    layer = LayerInside(query, key, key, nothing.astype(np.float32), nothing, key, nothing[:, 0], dict)
     found: dict[int, int] = {}
     for text, tokens in ((0, 3), (1, 1)):
         for head in range(2):

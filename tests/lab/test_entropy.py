@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bibert.errors import DataError
 from bibert.lab.entropy import HEAD_WEIGHTS, HEADS, entropies
 from bibert.lab.look import Inside, LayerInside
 from bibert.lab.network import inside_of_network
@@ -27,12 +28,13 @@ def random_layer(seed: int) -> LayerInside:
     inner = HEADS_OF_A_LAYER * SIZE
     shapes = {"query": (inner, 8), "key": (inner, 8), "value": (inner, 8), "attention_output": (8, inner)}
     shapes |= {"intermediate": (WIDE, 8), "output": (8, WIDE)}
+    matrices = {name: bits(*shape) for name, shape in shapes.items()}
     return LayerInside(
         **per_token,
         attention=attended.astype(np.float32),
         attended=attended,
         ffn_hidden=bits(BATCH, TOKENS, WIDE),
-        weights={name: bits(*shape) for name, shape in shapes.items()},
+        weights=lambda: matrices,
     )
 
 
@@ -52,9 +54,9 @@ def test_every_entropy_is_that_of_the_share_of_ones_without_padding(inside):
             pairs = np.concatenate([layer.attended[0, head].ravel(), layer.attended[1, head, :2, :2].ravel()])
             assert found.heads["attention"][index, head] == pytest.approx(binary_entropy(pairs.mean()))
             rows = slice(head * SIZE, (head + 1) * SIZE)
-            of_rows = layer.weights["key"][rows].mean()
+            of_rows = layer.weights()["key"][rows].mean()
             assert found.heads["weight of key"][index, head] == pytest.approx(binary_entropy(of_rows))
-            of_columns = layer.weights["attention_output"][:, rows].mean()
+            of_columns = layer.weights()["attention_output"][:, rows].mean()
             assert found.heads["weight of attention_output"][index, head] == pytest.approx(binary_entropy(of_columns))
         kept = np.concatenate([layer.ffn_hidden[0].ravel(), layer.ffn_hidden[1, :2].ravel()])
         assert found.layers["ffn_hidden"][index] == pytest.approx(binary_entropy(kept.mean()))
@@ -69,6 +71,11 @@ def test_what_stands_in_the_padding_does_not_count(inside):
         layer.attended[1, :, :, 2] ^= True
         layer.ffn_hidden[1, 2] ^= True
     assert entropies([inside]).to_dict() == before
+
+
+def test_no_batch_is_refused():
+    with pytest.raises(DataError, match="at least one"):
+        entropies([])
 
 
 def test_batches_count_together(inside):

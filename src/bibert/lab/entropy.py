@@ -64,7 +64,7 @@ def entropies(insides: Iterable[Inside]) -> Entropies:
     if last is None:
         raise DataError("no text was read, so there is no entropy; give at least one text")
     shares = [
-        {name: ones / total for name, (ones, total) in tally.items()} | _shares_of_weights(layer.weights, last.heads)
+        {name: ones / total for name, (ones, total) in tally.items()} | _shares_of_weights(layer.weights(), last.heads)
         for tally, layer in zip(tallies, last.layers, strict=True)
     ]
     tables = {name: _entropy_of_share(np.array([layer[name] for layer in shares])) for name in shares[0]}

@@ -7,11 +7,11 @@ Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are boolea
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,23 +37,6 @@ Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_type_ids, (B, T) each
 
 
-class Matrices(Mapping[str, Flags]):
-    """Bits of matrices by name, loaded lazily; few callers need them."""
-
-    def __init__(self, names: Collection[str], read: Callable[[str], Flags]) -> None:
-        self._names = names
-        self._read = read
-
-    def __getitem__(self, name: str) -> Flags:
-        return self._read(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 @dataclass(frozen=True)
 class LayerInside:
     """The inside of one block; values at padding tokens have no meaning.
@@ -63,7 +46,8 @@ class LayerInside:
         attention: (B, H, T, T), the attention weights that multiply the values; 0 for a masked key.
         attended: (B, H, T, T), their bits.
         ffn_hidden: (B, T, I), the bits that enter the second FFN layer.
-        weights: the bits of the six matrices, by their names in a packed file; rows are outputs.
+        weights: reads the bits of the six matrices, by their names in a packed file; rows are outputs. Empty where a
+            weight has several bits, or is the sum of two.
     """
 
     query: Flags
@@ -73,7 +57,7 @@ class LayerInside:
     attended: Flags
     context: Flags
     ffn_hidden: Flags
-    weights: Mapping[str, Flags]
+    weights: Callable[[], Mapping[str, Flags]]
 
 
 @dataclass(frozen=True)
@@ -164,7 +148,9 @@ def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> Layer
         attended=layer.attention,
         context=by_head(layer.context, config.heads),
         ffn_hidden=layer.ffn_hidden,
-        weights=Matrices(inputs, lambda name: unpack_rows(packed.tensor(f"layers.{index}.{name}.bits"), inputs[name])),
+        weights=lambda: {
+            name: unpack_rows(packed.tensor(f"layers.{index}.{name}.bits"), size) for name, size in inputs.items()
+        },
     )
 
 
@@ -194,19 +180,9 @@ def padded(encoded: Sequence[Encoded]) -> Arrays:
     return batch
 
 
-class Named(Protocol):
-    """A model or a run: something with a scheme and a name."""
-
-    @property
-    def scheme(self) -> str: ...  # noqa: D102
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-
-def titles(models: Sequence[Named]) -> list[str]:
-    """A distinct title for each: its scheme if no other has it, else its name, numbered where names repeat too."""
-    schemes = Counter(model.scheme for model in models)
-    names = [model.scheme if schemes[model.scheme] == 1 else model.name for model in models]
+def titles(models: Sequence[tuple[str, str]]) -> list[str]:
+    """A distinct title for each scheme and name: the scheme if it is unique, else the name, numbered if it repeats."""
+    schemes = Counter(scheme for scheme, _ in models)
+    names = [scheme if schemes[scheme] == 1 else name for scheme, name in models]
     times = Counter(names)
     return [name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]

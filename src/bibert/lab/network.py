@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bibert.errors import SchemeError
-from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, Matrices, by_head
+from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, by_head
 from bibert.nn.layers import LayerTrace, QuantLinear
 from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, Trace, evaluating
 from bibert.nn.schemes import Scheme
@@ -64,8 +64,7 @@ def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> 
         attended=_attended(scheme, attention, real),
         context=by_head(_bits(context, zero_is_one), block.attention.self.heads),
         ffn_hidden=_bits(ffn_hidden, zero_is_one),
-        # No bits where a weight has several, or is the sum of two.
-        weights=Matrices(LINEARS if has_bits else (), lambda name: _weight_bits(block.get_submodule(LINEARS[name]))),
+        weights=lambda: {name: _weight_bits(block.get_submodule(path)) for name, path in LINEARS.items() if has_bits},
     )
 
 

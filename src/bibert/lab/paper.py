@@ -41,6 +41,11 @@ class PaperTable:
         wanted = (scheme, architecture, augmented)
         return next((row for row in self.rows if (row.scheme, row.architecture, row.augmented) == wanted), None)
 
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes of its rows, without the full-precision teacher."""
+        return tuple(dict.fromkeys(row.scheme for row in self.rows if row.scheme != "full_precision"))
+
 
 PRINTED = ("average", "size", "flops", "extra_flops", "entropy")
 

@@ -32,23 +32,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class History:
-    """The looks into one student in the last stage of its training.
-
-    Attributes:
-        asked: the members of `direction.THINGS` that its training matches with the teacher's.
-        steps: the optimizer step of each look with entropies.
-        entropy: (looks, layers, heads) or (looks, layers) for each name of `entropy.Entropies`.
-        moves: the step of each look that has movements since the one before.
-        direction: for each of `direction.THINGS` the tables of a `Movement`, (looks, layers, heads) each.
-    """
+    """The looks into one student in the last stage of its training; tables are (looks, layers, heads)."""
 
     name: str
     scheme: str
-    asked: Sequence[str]
-    steps: Sequence[int]
-    entropy: Mapping[str, Floats]
-    moves: Sequence[int]
-    direction: Mapping[str, Mapping[str, Floats]]
+    asked: Sequence[str]  # the members of `direction.THINGS` that training matches with the teacher's
+    steps: Sequence[int]  # the optimizer step of each look with entropies
+    entropy: Mapping[str, Floats]  # for each name of `entropy.Entropies`; without heads for a layer's
+    moves: Sequence[int]  # the step of each look with movements since the one before
+    direction: Mapping[str, Mapping[str, Floats]]  # for each thing the tables of a `Movement`
 
     def of_head(self, layer: int, head: int) -> "History":
         """One head alone, in tables of one layer with one head."""
@@ -59,22 +51,14 @@ class History:
                 f"heads 0 to {shape[2] - 1}"
             )
         one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
-        direction = {
-            thing: {field: table[one] for field, table in fields.items()} for thing, fields in self.direction.items()
-        }
-        return replace(
-            self,
-            entropy={name: table[one[: table.ndim]] for name, table in self.entropy.items()},
-            direction=direction,
-        )
+        entropy = {name: table[one[: table.ndim]] for name, table in self.entropy.items()}
+        things = self.direction.items()
+        moved = {thing: {field: table[one] for field, table in fields.items()} for thing, fields in things}
+        return replace(self, entropy=entropy, direction=moved)
 
 
 def load_history(run: Path) -> History:
-    """Read the probe file of a run folder.
-
-    Raises:
-        DataError: the folder has none, or it is damaged.
-    """
+    """Read the probe file of a run folder."""
     path = run / PROBE
     if not path.is_file():
         raise DataError(
@@ -87,15 +71,13 @@ def load_history(run: Path) -> History:
         looks, moves = ([event for event in last if kind in event] for kind in ("entropy", "direction"))
         notes = json.loads((run / NOTES).read_text(encoding="utf-8"))
         scheme = Scheme.from_dict(notes["request"]["scheme"])
+        sites = looks[0]["entropy"] if looks else ()
         return History(
             name=run.name,
             scheme=scheme.name,
             asked=distilled_by(scheme),
             steps=[event["step"] for event in looks],
-            entropy={
-                name: np.array([event["entropy"][name] for event in looks])
-                for name in (looks[0]["entropy"] if looks else ())
-            },
+            entropy={site: np.array([event["entropy"][site] for event in looks]) for site in sites},
             moves=[event["step"] for event in moves],
             direction=stacked([event["direction"] for event in moves]),
         )
@@ -125,34 +107,20 @@ def curve(log: Sequence[Mapping[str, Any]], stage: str, name: str) -> dict[int, 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything recorded about a model.
+    """Everything recorded about a model."""
 
-    Attributes:
-        name: the file or the run folder.
-        model: the path of the model itself; None for a run that has none yet.
-        architecture: its shape; None if there is no model yet, and for a split one, which no rule counts.
-        labels: names of its classes; one name for a score.
-        data: name, digest and the like of its training data.
-        recipe: every hyper-parameter.
-        metrics: of the dev set, at the end of training.
-        origin: commit, date, machine, versions.
-        log: every event of the training, in order; empty for a file.
-        history: the looks into it during training.
-        packed: the file, if it is one.
-    """
-
-    name: str
-    model: Path | None
+    name: str  # the file or the run folder
+    model: Path | None  # None for a run that has none yet
     scheme: Scheme
-    architecture: PackedConfig | None
-    labels: Sequence[str]
-    data: Mapping[str, Any]
+    architecture: PackedConfig | None  # None without a model, and for a split one, which no rule counts
+    labels: Sequence[str]  # one name for a score
+    data: Mapping[str, Any]  # name, digest and the like of the training data
     recipe: Mapping[str, Any]
-    metrics: Mapping[str, float]
-    origin: Mapping[str, Any]
-    log: Sequence[Mapping[str, Any]] = ()
+    metrics: Mapping[str, float]  # of the dev set, at the end of training
+    origin: Mapping[str, Any]  # the `FACTS`
+    log: Sequence[Mapping[str, Any]] = ()  # every event of the training, in order; empty for a file
     history: History | None = None
-    packed: PackedModel | None = None
+    packed: PackedModel | None = None  # the file, if it is one
 
     @property
     def has_bits(self) -> bool:
@@ -182,12 +150,13 @@ def _of_run(folder: Path) -> Record:
         scheme = Scheme.from_dict(request["scheme"]) if "scheme" in request else get_scheme("full_precision")
         model = folder / RUN_MODEL
         has_model = (model / CONFIG_NAME).is_file()
+        names = json.loads((model / CONFIG_NAME).read_text(encoding="utf-8"))["id2label"] if has_model else {}
         return Record(
             name=folder.name,
             model=model if has_model else None,
             scheme=scheme,
             architecture=read_architecture(model) if has_model and not scheme.split else None,
-            labels=_labels(model) if has_model else (),
+            labels=tuple(names[label] for label in sorted(names, key=int)),
             data=request["data"],
             recipe=request["recipe"],
             metrics=notes.get("metrics", {}),
@@ -197,11 +166,6 @@ def _of_run(folder: Path) -> Record:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: {NOTES} or {LOG} is damaged ({error!r}); train again") from error
-
-
-def _labels(model: Path) -> tuple[str, ...]:
-    names = json.loads((model / CONFIG_NAME).read_text(encoding="utf-8"))["id2label"]
-    return tuple(names[label] for label in sorted(names, key=int))
 
 
 def _of_file(path: Path) -> Record:

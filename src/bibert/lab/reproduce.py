@@ -39,33 +39,19 @@ Progress = Callable[[str], "Sequence[TrainerCallback]"]  # by the name of the ru
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """What to run; `{task}` in a recipe is replaced by the task, as in `paper-{task}`."""
 
-    Attributes:
-        table: the short name of the paper's table.
-        tasks: keys of GLUE tasks.
-        schemes: names of schemes; the teacher is trained in any case.
-        seeds: of the students; empty for the seed of their recipe.
-        checkpoint: the BERT that teachers are fine-tuned from; None if they are finished already.
-        recipe: preset or file of the students; `{task}` is replaced by the task, as in `paper-{task}`.
-        teacher_recipe: preset or file of the teachers, which take `max_length` from the students.
-        changes: to the students' recipe.
-        glue: the folder of GLUE's TSV files; None for the Hub.
-        train_file: another training file in the folder of each task, for the students.
-        probe_every: steps between two looks into a student; 0 for none.
-    """
-
-    table: str
-    tasks: tuple[str, ...]
-    schemes: tuple[str, ...]
-    seeds: tuple[int, ...] = ()
-    checkpoint: str | None = None
-    recipe: str = "cpu-{task}"
-    teacher_recipe: str = "teacher"
-    changes: dict[str, Any] = field(default_factory=dict)
-    glue: Path | None = None
-    train_file: str = TRAIN_FILE
-    probe_every: int = 0
+    table: str  # the short name of the paper's table
+    tasks: tuple[str, ...]  # keys of GLUE tasks
+    schemes: tuple[str, ...]  # names; the teacher is trained in any case
+    seeds: tuple[int, ...] = ()  # of the students; empty for the seed of their recipe
+    checkpoint: str | None = None  # the BERT that teachers are fine-tuned from; None if they are finished
+    recipe: str = "cpu-{task}"  # preset or file of the students
+    teacher_recipe: str = "teacher"  # of the teachers, which take `max_length` from the students
+    changes: dict[str, Any] = field(default_factory=dict)  # to the students' recipe
+    glue: Path | None = None  # the folder of GLUE's TSV files; None for the Hub
+    train_file: str = TRAIN_FILE  # of the students, in the folder of each task
+    probe_every: int = 0  # steps between two looks into a student; 0 for none
 
     def students_recipes(self, task: str) -> list[Recipe]:
         """The students' recipe for each of the seeds."""
@@ -180,6 +166,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     scheme = as_scheme(request.get("scheme", TEACHER))
     evaluations = _evaluations(run, f"eval_dev_{TASKS[task].metrics[0]}")
     shape = BiBertConfig.from_pretrained(run.model)
+    sizes = shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads
     return Cell(
         task=task,
         scheme=scheme.name,
@@ -188,11 +175,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         best_step=max(evaluations, key=lambda point: point[1])[0],
         evaluations=evaluations,
         recipe=known["recipe"],
-        backbone={
-            "layers": shape.num_hidden_layers,
-            "hidden": shape.hidden_size,
-            "heads": shape.num_attention_heads,
-        },
+        backbone=dict(zip(("layers", "hidden", "heads"), sizes, strict=True)),
         origin={
             "bits": str(scheme.bits),
             "stages": len(scheme.schedule),

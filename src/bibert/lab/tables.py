@@ -42,11 +42,7 @@ DEV_TEXTS: Mapping[str, int] = MappingProxyType(
 
 
 def get_table(name: str) -> PaperTable:
-    """A table of the paper by its short name.
-
-    Raises:
-        DataError: there is no such table.
-    """
+    """A table of the paper by its short name."""
     if name not in TABLES:
         raise DataError(f"there is no table {name!r}; {did_you_mean(name, TABLES)}")
     return TABLES[name]
@@ -54,29 +50,17 @@ def get_table(name: str) -> PaperTable:
 
 @dataclass(frozen=True)
 class Cell:
-    """One finished run.
+    """One finished run."""
 
-    Attributes:
-        task: the key of a GLUE task.
-        scheme: its name; `full_precision` is the teacher.
-        augmented: whether the training file was not the task's own.
-        metrics: of the best evaluation, on every dev split, as fractions.
-        best_step: the optimizer step of that evaluation.
-        evaluations: step and selecting metric of each evaluation, in order.
-        recipe: every hyper-parameter, including the seed.
-        backbone: layers, hidden size and heads.
-        origin: commit, versions, processor, date, digests of data and teacher, the start, stages.
-    """
-
-    task: str
-    scheme: str
-    augmented: bool
-    metrics: Mapping[str, float]
-    best_step: int
-    evaluations: Sequence[tuple[int, float]]
-    recipe: Mapping[str, Any]
-    backbone: Mapping[str, int]
-    origin: Mapping[str, Any]
+    task: str  # the key of a GLUE task
+    scheme: str  # its name; `full_precision` is the teacher
+    augmented: bool  # whether the training file was not the task's own
+    metrics: Mapping[str, float]  # of the best evaluation, on every dev split, as fractions
+    best_step: int  # the optimizer step of that evaluation
+    evaluations: Sequence[tuple[int, float]]  # step and selecting metric of each evaluation, in order
+    recipe: Mapping[str, Any]  # every hyper-parameter, including the seed
+    backbone: Mapping[str, int]  # layers, hidden size and heads
+    origin: Mapping[str, Any]  # commit, versions, processor, date, digests of data and teacher, the start, stages
 
     @property
     def score(self) -> float:
@@ -109,11 +93,7 @@ def save_cells(path: Path, cells: Iterable[Cell], about: Mapping[str, Any]) -> N
 
 
 def load_cells(path: Path) -> list[Cell]:
-    """The cells of a results file.
-
-    Raises:
-        DataError: there is no such file, or `save_cells` did not write it.
-    """
+    """The cells of a results file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return [Cell(**cell) for cell in values["cells"]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bibert.lab.cli.reproduce import schemes_of, split_words
+from bibert.lab.cli.reproduce import split_words
 from bibert.lab.paper import BOTTLENECKS
 from bibert.nn.schemes import SCHEMES, STRUCTURES
 
@@ -40,7 +40,7 @@ def test_a_scheme_with_changed_fields_is_one_word():
 
 
 def test_the_bottlenecks_are_the_baseline_every_structure_kept_and_every_term_left_out():
-    assert schemes_of(BOTTLENECKS) == (
+    assert BOTTLENECKS.schemes == (
         "baseline",
         *(f"baseline(kept={structure})" for structure in STRUCTURES),
         *(f"baseline(without={term})" for term in SCHEMES["baseline"].schedule[0].terms),

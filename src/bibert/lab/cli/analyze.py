@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from bibert.cli.console import print_json, print_table, say
+from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json, with_option_groups
 from bibert.data.glue import TASKS
 from bibert.errors import DataError
@@ -15,8 +15,10 @@ from bibert.lab.attention import score_shares
 from bibert.lab.cli.analyze_cost import cost
 from bibert.lab.cli.analyze_inside import direction, entropy
 from bibert.lab.cli.analyze_pages import attention, report
-from bibert.lab.cli.options import FigureFile, TextOptions, check_figure, load_subjects, print_rows
+from bibert.lab.cli.options import FigureFile, TextOptions, check_figure, load_subjects, print_rows, save_drawn
 from bibert.lab.paper import BOTTLENECKS
+from bibert.lab.plots.bottleneck import draw_bottlenecks
+from bibert.lab.plots.curves import draw_theory
 from bibert.lab.tables import BASELINE, DEV_TEXTS, KEPT, WITHOUT, Difference, Effect, effects, load_bottlenecks
 from bibert.lab.theory import statements
 
@@ -78,11 +80,7 @@ def theory(
     if len(set(sizes.values())) > 1:
         raise DataError(f"the models have heads of different sizes ({sizes}); show them one by one")
     found = statements(shares, samples, rows, seed)
-    if output is not None:
-        from bibert.lab.plots.curves import draw_theory
-        from bibert.lab.plots.style import save_figure
-
-        say(f"{save_figure(draw_theory(found, shares), output)}: written")
+    save_drawn(output, draw_theory, found, shares)
     if json:
         print_json(found)
         return
@@ -106,12 +104,7 @@ def bottleneck(
     check_figure(output)
     scores = load_bottlenecks(results)
     found = {task: effects(task, ours) for task, ours in scores.items()}
-    if output is not None:
-        from bibert.lab.plots.bottleneck import draw_bottlenecks
-        from bibert.lab.plots.style import save_figure
-
-        figure = draw_bottlenecks({TASKS[task].name: lines for task, lines in found.items()})
-        say(f"{save_figure(figure, output)}: written")
+    save_drawn(output, draw_bottlenecks, {TASKS[task].name: lines for task, lines in found.items()})
     if json:
         print_json({task: _as_json(task, scores[task][BASELINE], lines) for task, lines in found.items()})
         return

@@ -1,12 +1,12 @@
 """`bibert analyze entropy` and `direction`: the inside of models that read texts, and of students during training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bibert.cli.console import evenly, print_json, say
+from bibert.cli.console import evenly, print_json
 from bibert.cli.options import Json, require_torch, with_option_groups
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.cli.options import (
@@ -17,11 +17,12 @@ from bibert.lab.cli.options import (
     load_histories,
     load_subjects,
     print_rows,
+    save_drawn,
 )
 from bibert.lab.direction import mean_margin
-from bibert.lab.entropy import HEADS, LAYERS, Entropies, entropies
+from bibert.lab.entropy import HEADS, LAYERS, entropies
 from bibert.lab.paper import DIRECTION_MARGINS
-from bibert.lab.record import History
+from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_entropy_history
 from bibert.runtime.text import Row
 
 PAPERS = (
@@ -68,34 +69,27 @@ def entropy(
 
 def _entropy_of_models(paths: Sequence[str], rows: list[Row], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
-    if output is not None:
-        from bibert.lab.plots.curves import draw_entropies
-        from bibert.lab.plots.style import save_figure
-
-        say(f"{save_figure(draw_entropies(found), output)}: written")
+    save_drawn(output, draw_entropies, found)
     if json:
         print_json({title: measured.to_dict() for title, measured in found.items()})
         return
     for title, measured in found.items():
         if site:
-            _print_heads(title, measured, site)
+            if site not in measured.heads:
+                raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, measured.heads)}")
+            heads = [f"head {head}" for head in range(measured.heads[site].shape[1])]
+            print_rows(f"{title}: entropy of {site} in bits", ["layer", *heads], _by_layer(measured.heads[site]))
             continue
         columns = measured.by_layer()
         activations = {name: columns.pop(name) for name in (*HEADS, *LAYERS)}
         for part in filter(None, (activations, columns)):  # the remaining columns are weights, if they have bits
-            by_layer = zip(*part.values(), strict=True)
-            lines = [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in enumerate(by_layer)]
+            lines = _by_layer(zip(*part.values(), strict=True))
             means = ["mean", *(f"{column.mean():.3f}" for column in part.values())]
             print_rows(f"{title}: entropy in bits, mean over heads", ["layer", *part], lines, means)
 
 
-def _print_heads(title: str, found: Entropies, site: str) -> None:
-    if site not in found.heads:
-        raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, found.heads)}")
-    table = found.heads[site]
-    lines = [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in enumerate(table)]
-    columns = ["layer", *(f"head {head}" for head in range(table.shape[1]))]
-    print_rows(f"{title}: entropy of {site} in bits", columns, lines)
+def _by_layer(table: Iterable[Iterable[float]]) -> list[list[str]]:
+    return [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in enumerate(table)]
 
 
 def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None, json: bool) -> None:
@@ -104,24 +98,26 @@ def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None
         if not history.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
     found = one.of(found)
-    if output is not None:
-        from bibert.lab.plots.curves import draw_entropy_history
-        from bibert.lab.plots.style import save_figure
-
-        say(f"{save_figure(draw_entropy_history(found), output)}: written")
+    save_drawn(output, draw_entropy_history, found)
     if json:
-        facts = {title: {name: table.tolist() for name, table in one.entropy.items()} for title, one in found.items()}
-        print_json({title: {"steps": list(found[title].steps), "entropy": tables} for title, tables in facts.items()})
+        print_json(
+            {title: {"steps": list(run.steps), "entropy": _as_lists(run.entropy)} for title, run in found.items()}
+        )
         return
     sites = (*HEADS, *LAYERS)
-    for title, history in found.items():
-        name = f"{title}: entropy in bits through training, mean over layers and heads (least head)"
+    for title, run in found.items():
         lines = []
-        for look in evenly(len(history.steps)):
-            tables = [history.entropy[site][look] for site in sites]
+        for look in evenly(len(run.steps)):
+            tables = [run.entropy[site][look] for site in sites]
             cells = [f"{values.mean():.3f} ({values.min():.3f})" for values in tables]
-            lines.append([f"{history.steps[look]:,}", *cells])
+            lines.append([f"{run.steps[look]:,}", *cells])
+        name = f"{title}: entropy in bits through training, mean over layers and heads (least head)"
         print_rows(name, ["step", *sites], lines)
+
+
+def _as_lists(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as lists for JSON, in mappings of any depth."""
+    return {name: _as_lists(one) if isinstance(one, Mapping) else one.tolist() for name, one in tables.items()}
 
 
 @with_option_groups
@@ -149,46 +145,31 @@ def direction(
     rows = texts.load()
     if (teacher is None) != (not rows):
         raise DataError("--teacher and texts go together: give both for checkpoints, or neither for runs with a probe")
-    found = _moves_of_runs(paths) if teacher is None else {"checkpoints": _moves_of_checkpoints(paths, teacher, rows)}
-    found = one.of(found) if one.given else found
-    if output is not None:
-        from bibert.lab.plots.curves import draw_directions
-        from bibert.lab.plots.style import save_figure
+    if teacher is None:
+        found = load_histories(paths)
+        for run in found.values():
+            if not run.direction:
+                raise DataError(f"{run.name}: has only one look so far; wait for the second look of its training")
+    else:
+        require_torch("bibert analyze direction with --teacher")
+        from bibert.lab.probe import moves_between
 
-        say(f"{save_figure(draw_directions(found), output)}: written")
+        found = {"checkpoints": moves_between(paths, teacher, rows)}
+    found = one.of(found)
+    save_drawn(output, draw_directions, found)
     if json:
-        print_json({title: _direction_as_json(history) for title, history in found.items()})
+        print_json(
+            {title: {"steps": list(run.moves), "direction": _as_lists(run.direction)} for title, run in found.items()}
+        )
         return
-    for title, history in found.items():
+    for title, run in found.items():
         name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"
-        columns = [f"{thing} *" if thing in history.asked else thing for thing in history.direction]
+        columns = [f"{thing} *" if thing in run.asked else thing for thing in run.direction]
         lines = [
-            [f"{history.moves[look]:,}", *(_both_ways(fields, look) for fields in history.direction.values())]
-            for look in evenly(len(history.moves))
+            [f"{run.moves[look]:,}", *(_both_ways(fields, look) for fields in run.direction.values())]
+            for look in evenly(len(run.moves))
         ]
         print_rows(name, ["step", *columns], lines, note=PAPERS)
-
-
-def _moves_of_runs(paths: Sequence[Path]) -> dict[str, History]:
-    histories = load_histories(paths)
-    for history in histories.values():
-        if not history.direction:
-            raise DataError(f"{history.name}: has only one look so far; wait for the second look of its training")
-    return histories
-
-
-def _moves_of_checkpoints(paths: Sequence[Path], teacher: Path, rows: list[Row]) -> History:
-    require_torch("bibert analyze direction with --teacher")
-    from bibert.lab.probe import moves_between
-
-    return moves_between(paths, teacher, rows)
-
-
-def _direction_as_json(history: History) -> dict[str, Any]:
-    tables = {
-        thing: {field: table.tolist() for field, table in fields.items()} for thing, fields in history.direction.items()
-    }
-    return {"steps": list(history.moves), "direction": tables}
 
 
 def _both_ways(fields: Mapping[str, Any], look: int) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import with_option_groups
+from bibert.cli.options import option, with_option_groups
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
@@ -46,24 +46,17 @@ def attention(
     text: Annotated[str, typer.Option("--text", "-t", help="The text that every model reads.")],
     outputs: Annotated[
         list[Path],
-        typer.Option(
-            "--output", "-o", help="An interactive page (.html), or a figure (.svg, .pdf, .png); may be repeated."
-        ),
+        option("An interactive page (.html), or a figure (.svg, .pdf, .png); may be repeated.", "--output", "-o"),
     ],
-    pair: Annotated[str | None, typer.Option(help="The second text of a pair.", show_default=False)] = None,
+    pair: Annotated[str | None, option("The second text of a pair.")] = None,
     view: Annotated[
         View, typer.Option(help="Figures: all heads as small images, or one head as lines between tokens.")
     ] = View.MODEL,
     layers: Annotated[
-        str | None,
-        typer.Option(metavar="FIRST-LAST", help="Layers in --view model, such as 0-3.", show_default="all"),
+        str | None, option("Layers in --view model, such as 0-3, instead of all.", metavar="FIRST-LAST")
     ] = None,
-    layer: Annotated[
-        int | None, typer.Option(min=0, help="Layer of --view head, or first open in a page.", show_default="0")
-    ] = None,
-    head: Annotated[
-        int | None, typer.Option(min=0, help="Head of --view head, or first open in a page.", show_default="0")
-    ] = None,
+    layer: Annotated[int | None, option("Layer of --view head, or first open in a page; default 0.", min=0)] = None,
+    head: Annotated[int | None, option("Head of --view head, or first open in a page; default 0.", min=0)] = None,
 ) -> None:
     """Show what every head attends to: full precision, baseline and BiBERT side by side, for the same text.
 

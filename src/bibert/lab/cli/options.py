@@ -1,19 +1,23 @@
 """What several commands of the laboratory share: texts, models to look into, runs with a probe, figures and tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from bibert.cli.console import print_table
+from bibert.cli.console import print_table, say
 from bibert.cli.options import option, require_torch
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, load_subject, titles
+from bibert.lab.plots.style import check_path, save_figure
 from bibert.lab.record import History, load_history
 from bibert.runtime.text import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FigureFile = Annotated[Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o")]
 
@@ -22,9 +26,13 @@ def check_figure(path: Path | None) -> None:
     """Reject a figure that cannot be written before anything is computed for it."""
     if path is not None:
         require_extra("plot", f"drawing {path}")
-        from bibert.lab.plots.style import check_path
-
         check_path(path)
+
+
+def save_drawn(path: Path | None, draw: "Callable[..., Figure]", *tables: Any) -> None:
+    """Draw and write a figure, if a file was given."""
+    if path is not None:
+        say(f"{save_figure(draw(*tables), path)}: written")
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class HeadOptions:
 
     def of(self, histories: dict[str, History]) -> dict[str, History]:
         """The chosen head of each run, named in its title; everything if none is chosen."""
-        if self.layer is None or self.head is None:
+        if not self.given or self.layer is None or self.head is None:
             return histories
         suffix = f", layer {self.layer}, head {self.head}"
         return {f"{title}{suffix}": one.of_head(self.layer, self.head) for title, one in histories.items()}
@@ -77,7 +85,7 @@ class HeadOptions:
 def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
     """The recorded looks into each run, by title."""
     histories = [load_history(Path(run)) for run in runs]
-    return dict(zip(titles(histories), histories, strict=True))
+    return dict(zip(titles([(one.scheme, one.name) for one in histories]), histories, strict=True))
 
 
 def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:
@@ -85,7 +93,7 @@ def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> 
     if any(Path(path).is_dir() for path in paths):
         require_torch("a look into a model folder")
     subjects = [load_subject(path, max_length) for path in paths]
-    return dict(zip(titles(subjects), subjects, strict=True))
+    return dict(zip(titles([(one.scheme, one.name) for one in subjects]), subjects, strict=True))
 
 
 def print_rows(

@@ -1,22 +1,20 @@
 """`bibert reproduce`: run a table of the paper and set it beside the printed figures; `collect` trains nothing."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from bibert.cli.console import print_json
-from bibert.cli.options import Json, ProbeEvery, parse_changes, require_torch
+from bibert.cli.options import Json, ProbeEvery, option, parse_changes, require_torch
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError
 from bibert.lab.paper import PaperTable
-from bibert.lab.tables import TABLES, TEACHER, get_table, markdown
-
-if TYPE_CHECKING:
-    from bibert.lab.tables import Cell
+from bibert.lab.tables import TABLES, Cell, get_table, markdown
 
 TableName = Annotated[str, typer.Option("--table", help=f"One of {', '.join(TABLES)}.")]
 
@@ -43,23 +41,17 @@ def run(
         ),
     ] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", "-c", help="The BERT to fine-tune missing teachers from.", show_default=False),
+        str | None, option("The BERT to fine-tune missing teachers from.", "--checkpoint", "-c")
     ] = None,
     table: TableName = "1",
-    tasks: Annotated[str, typer.Option(help="GLUE tasks, such as sst-2,mrpc.", show_default="those of the table")] = "",
-    schemes: Annotated[str, typer.Option(help="Such as baseline,bibert.", show_default="the rows of the table")] = "",
-    seeds: Annotated[
-        str, typer.Option(help="Seeds of the students, such as 1,2,3.", show_default="the recipe's own")
-    ] = "",
+    tasks: Annotated[str, option("GLUE tasks, such as sst-2,mrpc, instead of those of the table.")] = "",
+    schemes: Annotated[str, option("Schemes, such as baseline,bibert, instead of the rows of the table.")] = "",
+    seeds: Annotated[str, option("Seeds of the students, such as 1,2,3, instead of the recipe's own.")] = "",
     recipe: Annotated[str, typer.Option(help="The students' preset or TOML file.")] = "cpu-{task}",
     changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change any key of the students' recipe.", metavar="KEY=VALUE", show_default=False),
+        list[str] | None, option("Change any key of the students' recipe.", "--set", metavar="KEY=VALUE")
     ] = None,
-    teacher_recipe: Annotated[
-        str | None, typer.Option(help="The teachers' preset or TOML file.", show_default="teacher")
-    ] = None,
+    teacher_recipe: Annotated[str | None, option("A preset or TOML file for the teachers instead of teacher.")] = None,
     train_file: Annotated[
         str, typer.Option(help="The students' training file in each task's folder, such as train_aug.tsv.")
     ] = TRAIN_FILE,
@@ -79,10 +71,11 @@ def run(
     from bibert.lab.reproduce import reproduce as train
 
     wanted = get_table(table)
+    columns = {column.partition("_")[0] for column in wanted.rows[0].scores}  # MNLI has two
     plan = Plan(
         table=table,
-        tasks=tuple(get_task(word).key for word in split_words(tasks) or _tasks_of(wanted)),
-        schemes=split_words(schemes) or schemes_of(wanted),
+        tasks=tuple(get_task(word).key for word in split_words(tasks)) or tuple(key for key in TASKS if key in columns),
+        schemes=split_words(schemes) or wanted.schemes,
         seeds=tuple(_seed(word) for word in split_words(seeds)),
         checkpoint=checkpoint,
         recipe=recipe,
@@ -117,7 +110,7 @@ def collect(
     _print_cells(cells, wanted, json)
 
 
-def _print_cells(cells: "Sequence[Cell]", table: PaperTable, json: bool) -> None:
+def _print_cells(cells: Sequence[Cell], table: PaperTable, json: bool) -> None:
     if json:
         print_json([asdict(cell) for cell in cells])
     else:
@@ -126,24 +119,7 @@ def _print_cells(cells: "Sequence[Cell]", table: PaperTable, json: bool) -> None
 
 def split_words(text: str) -> tuple[str, ...]:
     """The words between commas; a comma in parentheses is part of a scheme with changed fields."""
-    words, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            words.append("")
-        else:
-            words[-1] += letter
-    return tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-
-
-def _tasks_of(table: PaperTable) -> tuple[str, ...]:
-    columns = {column.partition("_")[0] for row in table.rows for column in row.scores}
-    return tuple(task for task in TASKS if task in columns)
-
-
-def schemes_of(table: PaperTable) -> tuple[str, ...]:
-    """The schemes of a table's rows, without the teacher."""
-    return tuple(dict.fromkeys(row.scheme for row in table.rows if row.scheme != TEACHER))
+    return tuple(dict.fromkeys(word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()))
 
 
 def _seed(word: str) -> int:

@@ -35,21 +35,13 @@ Rows = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured for the report; each part may be missing.
+    """What was measured for the report; each part may be missing."""
 
-    Attributes:
-        entropies: of the model on texts.
-        attention: of the model on one text.
-        confusion: rows are gold labels, columns are answers.
-        scored: the labelled rows it was counted on, such as "872 rows of dev.tsv".
-        scores: metrics of the model on these rows, by name.
-    """
-
-    entropies: Entropies | None = None
-    attention: AttentionMap | None = None
-    confusion: Sequence[Sequence[int]] | None = None
-    scored: str = ""
-    scores: Mapping[str, float] = field(default_factory=dict)
+    entropies: Entropies | None = None  # on texts
+    attention: AttentionMap | None = None  # on one text
+    confusion: Sequence[Sequence[int]] | None = None  # rows are gold labels, columns are answers
+    scored: str = ""  # the labelled rows it was counted on, such as "872 rows of dev.tsv"
+    scores: Mapping[str, float] = field(default_factory=dict)  # metrics on these rows, by name
 
 
 @dataclass(frozen=True)
@@ -162,7 +154,7 @@ def _cost(record: Record) -> Section:
         [
             ["by the paper's rules", ""],
             ["size", f"{size.mib:.2f} MiB, with the scales that it needs {size.mib_with_scales:.2f} MiB"],
-            [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, products {flops.products / GIGA:.3f} G"],
+            [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, of which products {flops.products / GIGA:.3f}"],
         ]
     ]
     if record.packed is not None:

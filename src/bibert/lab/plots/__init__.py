@@ -1,1 +1,1 @@
-"""Figures: plain data in, files out. Only here is matplotlib imported; it comes with `pip install 'bibert[plot]'`."""
+"""Figures: plain data in, files out. matplotlib comes with `pip install 'bibert[plot]'`; drawing imports it."""

@@ -4,16 +4,15 @@ A row of panels for each task. Our bars are filled, the paper's hatched; whisker
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from typing import TYPE_CHECKING, Any
 
 from bibert.errors import BibertError
 from bibert.lab.plots.style import COLOURS, styled
 from bibert.lab.tables import KEPT, WITHOUT, Difference, Effect
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLES = {KEPT: "one structure in full precision", WITHOUT: "one distillation term left out"}
 NAMES = {
@@ -31,8 +30,12 @@ PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[4], "hatch":
 
 
 @styled()
-def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
+def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
     """Draw the changes of the baseline, by the name of each task."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     if not any(tasks.values()):
         raise BibertError("a figure of bottlenecks needs at least one change of the baseline; run one first")
     panels = {
@@ -56,7 +59,7 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, title: str, effects: Sequence[Effect]) -> None:
+def _draw_panel(axes: "Axes", title: str, effects: Sequence[Effect]) -> None:
     axes.set_title(title, fontsize="medium", loc="left")
     for place, effect in enumerate(effects):
         aside = HEIGHT / 2 if effect.ours and effect.paper else 0.0
@@ -71,7 +74,7 @@ def _draw_panel(axes: Axes, title: str, effects: Sequence[Effect]) -> None:
     axes.set_xlim(*_limits([bar for effect in effects for bar in (effect.ours, effect.paper) if bar is not None]))
 
 
-def _draw_bar(axes: Axes, place: float, bar: Difference, style: dict[str, Any]) -> None:
+def _draw_bar(axes: "Axes", place: float, bar: Difference, style: dict[str, Any]) -> None:
     axes.barh(place, bar.points, HEIGHT, linewidth=0.9, **style)
     axes.errorbar(bar.points, place, xerr=bar.error, color="black", linewidth=0.9, capsize=2)
     outwards = 1 if bar.points >= 0 else -1

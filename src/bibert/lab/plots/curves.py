@@ -5,11 +5,9 @@ A line may have a band around it, from the least to the greatest of the values w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bibert.data.metrics import METRICS
@@ -18,6 +16,10 @@ from bibert.lab.entropy import Entropies
 from bibert.lab.plots.style import COLOURS, LINES, MARKERS, styled
 from bibert.lab.record import History, curve
 from bibert.lab.theory import HEAD_SIZES, Statements, gaussian_probabilities, score_probabilities
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PANEL = (3.1, 2.3)  # inches
 MOST_MARKS = 12  # on a line of many points
@@ -69,18 +71,18 @@ class Panel:
     log: str = ""  # axes with a logarithmic scale: "", "x", "y" or "xy"
 
 
-def draw_entropies(models: Mapping[str, Entropies]) -> Figure:
+def draw_entropies(models: Mapping[str, Entropies]) -> "Figure":
     """Entropies of the activations layer by layer, by the name of each model."""
     tables = {name: {**found.heads, **found.layers} for name, found in models.items()}
     return _draw_sites({name: (range(len(one["query"])), one) for name, one in tables.items()}, "layer")
 
 
-def draw_entropy_history(histories: Mapping[str, History]) -> Figure:
+def draw_entropy_history(histories: Mapping[str, History]) -> "Figure":
     """Entropies of the activations during training, by the name of each run."""
     return _draw_sites({name: (one.steps, one.entropy) for name, one in histories.items()}, "step")
 
 
-def _draw_sites(tables: Mapping[str, tuple[Sequence[int], Mapping[str, Floats]]], x_label: str) -> Figure:
+def _draw_sites(tables: Mapping[str, tuple[Sequence[int], Mapping[str, Floats]]], x_label: str) -> "Figure":
     panels = []
     for site, title in SITES.items():
         found = enumerate(tables.items())
@@ -96,7 +98,7 @@ def _mean(name: str, x: Sequence[float], table: Floats, hue: int) -> Line:
     return Line(name, list(x), flat.mean(axis=1).tolist(), hue, hue, band)
 
 
-def draw_directions(histories: Mapping[str, History]) -> Figure:
+def draw_directions(histories: Mapping[str, History]) -> "Figure":
     """Matching and mismatching steps of all heads and layers, by the name of each run: shares above, lengths below."""
     shares = [
         Panel(title, _ways(histories, thing, False), "share of elements", (0, 1)) for thing, title in THINGS.items()
@@ -115,7 +117,7 @@ def _ways(histories: Mapping[str, History], thing: str, steps: bool) -> list[Lin
     return lines
 
 
-def draw_losses(log: Events) -> Figure:
+def draw_losses(log: Events) -> "Figure":
     """The loss, each of its terms and the learning rate, a line for each stage."""
     names = dict.fromkeys(name for event in log for name in event if name.startswith("loss"))
     panels = [Panel(name.removeprefix("loss_"), _logged(log, name), "loss") for name in names]
@@ -128,7 +130,7 @@ def metrics_of(log: Events) -> list[str]:
     return [name for name in names if name.startswith("eval_") and name.endswith(OF_THE_MODEL)]
 
 
-def draw_metrics(log: Events) -> Figure:
+def draw_metrics(log: Events) -> "Figure":
     """Every metric on the dev set, in percent."""
     panels = [Panel(name.removeprefix("eval_"), _logged(log, name, 100), "percent") for name in metrics_of(log)]
     return draw_panels(panels, "step")
@@ -143,7 +145,7 @@ def _logged(log: Events, name: str, factor: float = 1) -> list[Line]:
     return lines
 
 
-def draw_theory(found: Statements, models: Mapping[str, Floats]) -> Figure:
+def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     """Theorems 1, 2 and 3, and the entropy of the quantile sweep.
 
     `models` are the shares of scores of trained models by name, (layers, D + 1), with heads of one size.
@@ -182,8 +184,10 @@ def _scores(size: int, models: Mapping[str, Floats]) -> list[Line]:
 
 
 @styled()
-def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *, whole_steps: bool = False) -> Figure:
+def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *, whole_steps: bool = False) -> "Figure":
     """Panels row by row below one legend; with `whole_steps` x has only whole numbers, such as layers."""
+    from matplotlib.figure import Figure
+
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure((PANEL[0] * columns, PANEL[1] * rows + 0.4), layout="constrained")
@@ -204,7 +208,7 @@ def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *,
     return figure
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
+def _draw(axes: "Axes", panel: Panel) -> None:
     axes.set_title(panel.title, fontsize="medium", loc="left")
     axes.set_ylabel(panel.y_label)
     axes.grid(visible=True, **GRID)

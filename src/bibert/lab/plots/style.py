@@ -4,13 +4,13 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from bibert.errors import BibertError
 from bibert.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 200  # of a PNG: twice the width in a README, for sharp screens
 SETTINGS: dict[Any, Any] = {
@@ -42,7 +42,9 @@ ON_A_PAGE: dict[Any, Any] = {
 @contextmanager
 def styled() -> Iterator[None]:
     """Apply the settings to everything drawn or saved in this block, or in a function with this decorator."""
-    with mpl.rc_context(SETTINGS):
+    from matplotlib import rc_context
+
+    with rc_context(SETTINGS):
         yield
 
 
@@ -53,7 +55,7 @@ def check_path(path: Path) -> Path:
     return path
 
 
-def save_figure(figure: Figure, path: Path) -> Path:
+def save_figure(figure: "Figure", path: Path) -> Path:
     """Write a figure as SVG, PDF or PNG, by its suffix, atomically."""
     buffer, suffix = io.BytesIO(), check_path(path).suffix
     with styled():
@@ -63,10 +65,12 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def svg_for_page(draw: Callable[[], Figure]) -> str:
+def svg_for_page(draw: "Callable[[], Figure]") -> str:
     """Draw a figure as an SVG element with the colours of the page: its ink, and `--hue-0`, ... for `COLOURS`."""
+    from matplotlib import rc_context
+
     buffer = io.StringIO()
-    with styled(), mpl.rc_context(ON_A_PAGE):
+    with styled(), rc_context(ON_A_PAGE):
         draw().savefig(buffer, format="svg", metadata=METADATA[".svg"])
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
