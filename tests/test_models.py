@@ -157,11 +157,14 @@ def test_a_name_on_the_hub_has_an_owner_and_may_have_a_revision(name, expected):
     assert is_hub_id(name) is expected
 
 
-def test_only_packed_files_are_fetched_from_the_hub(hub, path):
+def test_only_packed_files_are_fetched_from_the_hub(hub, path, tmp_path):
     assert bibert.load("owner/name").labels == ("negative", "positive")
     assert hub.asked == ("owner/name", {"revision": None, "allow_patterns": "*.bibert"})
     assert find_file("owner/name@v2") == path
     assert hub.asked == ("owner/name", {"revision": "v2", "allow_patterns": "*.bibert"})
+    hub.answer = tmp_path
+    with pytest.raises(ModelFileError, match=r"owner/name: .*0 files"):
+        bibert.load("owner/name")
 
 
 def test_a_path_is_never_looked_for_on_the_hub(hub, monkeypatch, tmp_path):
@@ -174,12 +177,6 @@ def test_a_path_is_never_looked_for_on_the_hub(hub, monkeypatch, tmp_path):
     with pytest.raises(ModelFileError, match=r"name\.bibert: .*no such file"):
         bibert.load("other/name.bibert")
     assert hub.asked == ()
-
-
-def test_a_repository_without_a_packed_file_says_so(hub, tmp_path):
-    hub.answer = tmp_path
-    with pytest.raises(ModelFileError, match=r"owner/name: .*0 files"):
-        bibert.load("owner/name")
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,9 @@ from bibert.packed.file import PackedModel
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig, columns_of_bits, tensor_specs
 
 # Every optional part, and no row that fills its last word.
-SMALL = PackedConfig(
-    layers=1,
-    hidden=20,
-    heads=2,
-    head_size=10,
-    intermediate=33,
-    vocabulary=12,
-    positions=8,
-    token_types=2,
-    labels=2,
-    thresholds=("query", "context", "pooler_input"),
-    score_thresholds=True,
-    ffn_levels="bool",
-)
+SIZES = {"layers": 1, "hidden": 20, "heads": 2, "head_size": 10, "intermediate": 33, "vocabulary": 12, "positions": 8}
+PARTS = {"thresholds": ("query", "context", "pooler_input"), "score_thresholds": True, "ffn_levels": "bool"}
+SMALL = PackedConfig(**SIZES, token_types=2, labels=2, **PARTS)
 TOKENIZER = b'{"version":"1.0"}'
 
 

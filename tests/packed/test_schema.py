@@ -1,9 +1,7 @@
 """The schema: ranges of the config, and the names, types, shapes and places that follow from it."""
 
 import dataclasses
-import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
 from bibert.packed.schema import DTYPES, LIMITS, SITES, PackedConfig, columns_of_bits, linears, tensor_specs
 
-C_HEADER = Path(__file__).parents[2] / "native" / "include" / "bibert.h"
 MINILM = PackedConfig(6, 384, 12, 32, 1536, 30522, 512, 2, 2)
 
 
@@ -74,11 +71,6 @@ def test_every_size_is_accepted_at_its_limits_and_refused_beyond(name):
     for value in (0, -1, LIMITS[name] + 1, 2**60, 1.0, True, None, "1"):
         with pytest.raises(ModelFileError, match=f"config: {name} is .* 1 to {LIMITS[name]}"):
             dataclasses.replace(fitting, **{name: value})
-
-
-def test_the_native_library_has_the_same_limits():
-    declared = re.findall(r"uint32_t (\w+); +/\* 1 to (\d+)", C_HEADER.read_text(encoding="utf-8"))
-    assert {name: int(most) for name, most in declared} == dict(LIMITS)
 
 
 @pytest.mark.parametrize(

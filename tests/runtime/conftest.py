@@ -1,6 +1,7 @@
-"""A small tokenizer in BERT's way, small packed models with random weights, and their files."""
+"""A small tokenizer like BERT's, small packed models with random weights, and their files."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("the", "film", "is", "good", "bad", "un", "##able", "##s", "hello", "world", "=", "cafe", "中", "文")
 SINGLE = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'\"()[]<>/-:;#@\u2014\u201c\u0301éß한カ😀"
 VOCABULARY = tuple(dict.fromkeys((*SPECIAL, *WORDS, *SINGLE, *(f"##{letter}" for letter in SINGLE[:36]))))
-SHAPE = {
-    "layers": 2,
-    "hidden": 40,
-    "heads": 2,
-    "head_size": 20,
-    "intermediate": 70,
-    "vocabulary": len(VOCABULARY),
-    "positions": 64,
-    "token_types": 2,
-    "labels": 3,
-}
+SHAPE = PackedConfig(2, 40, 2, 20, 70, len(VOCABULARY), positions=64, token_types=2, labels=3)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +52,7 @@ def new_packed(tokenizer: bytes) -> Callable[..., PackedModel]:
     """A factory of models; what it is not given is small. Seed 5 tells the labels of a few words apart."""
 
     def make(seed: int = 5, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
-        config = PackedConfig(**(SHAPE | shape))
+        config = replace(SHAPE, **shape)
         labels = ["negative", "neutral", "positive", *map(str, range(config.labels))][: config.labels]
         return PackedModel.from_tensors(config, labels, max_length, _tensors(config, seed), tokenizer, {"seed": seed})
 
@@ -73,6 +64,18 @@ def model_file(new_packed: Callable[..., PackedModel], tmp_path_factory: pytest.
     path = tmp_path_factory.mktemp("model") / "small.bibert"
     save(new_packed(), path)
     return path
+
+
+@pytest.fixture(scope="session")
+def with_tensors() -> Callable[..., PackedModel]:
+    """A function: the model with other values in some tensors, and parts that it did not have."""
+
+    def make(packed: PackedModel, changes: dict[str, np.ndarray], **config: Any) -> PackedModel:
+        tensors = {spec.name: packed.tensor(spec.name) for spec in packed.specs[:-1]} | changes
+        shape = replace(packed.config, **config)
+        return PackedModel.from_tensors(shape, packed.labels, packed.max_length, tensors, packed.tokenizer, {})
+
+    return make
 
 
 def _tensors(config: PackedConfig, seed: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 
@@ -12,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import bibert
 from bibert.errors import EngineError, ModelFileError, NumericError
 from bibert.packed.file import save
-from bibert.runtime.classifier import WINDOW, Answers, TextClassifier, load, sigmoid, softmax
-from bibert.runtime.engine import Engine
+from bibert.runtime.classifier import WINDOW, Answers, load, sigmoid, softmax
 
 TEXTS = ["the film is good", "bad", "", "Café unable, [MASK]! " * 20, "中文 film", "hello world"]
 PAIRS = ["is it?", "the film is bad " * 9, "good", "", "film", "world"]
@@ -295,18 +292,6 @@ def test_a_call_with_an_unknown_value_is_refused(classifier, arguments, options,
         classifier(*arguments, **options)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_children_of_fork_go_on_predicting(classifier):
-    expected, children = classifier.predict(TEXTS * 20), []
-    for _ in range(3):
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if classifier.predict(TEXTS * 20) == expected else 1)
-        children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
-
-
 def test_from_import_to_label_nothing_heavy_is_loaded(model_file):
     code = (
         "import json, sys, bibert\n"
@@ -316,7 +301,3 @@ def test_from_import_to_label_nothing_heavy_is_loaded(model_file):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     heavy = {"torch", "transformers", "huggingface_hub", "typer", "rich", "safetensors", "datasets", "pandas", "scipy"}
     assert set(json.loads(done.stdout)) & heavy == set()
-
-
-def test_the_public_names_are_these():
-    assert (bibert.load, bibert.TextClassifier, bibert.Engine) == (load, TextClassifier, Engine)
