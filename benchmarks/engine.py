@@ -1,8 +1,8 @@
 """How fast is a packed model beside torch, ONNX Runtime and OpenVINO? Three architectures, four batches.
 
-The models have random weights, because the time of a forward pass does not depend on them; nothing here is about
-accuracy. All engines take turns in one process on the same ids, without padding; `bibert bench` does the same for a
-file of yours, and bibert.lab.rivals says how. Rivals come with `pip install 'bibert[bench]'`.
+Weights are random, because the time of a forward pass does not depend on them; accuracy is not measured. All engines
+take turns in one process on the same ids, without padding (`bibert.lab.rivals`). `bibert bench` does the same for a
+file of yours. Install the rivals with `pip install 'bibert[bench]'`.
 
     python benchmarks/engine.py [--rounds 15] [--threads 1] [--rival openvino-int8] [--output results.json]
 """
@@ -29,7 +29,7 @@ MODELS = {"12 x 768 (BERT base)": "bert-base", "6 x 384 (MiniLM-L6)": "minilm-l6
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Compare on every architecture."""
+    """Compare the engines on every architecture."""
     reports = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "random.bibert"
@@ -48,7 +48,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run, write the results file, print the tables."""
+    """Measure, write the results file, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)

@@ -1,13 +1,13 @@
-"""How fast is a distillation step? Ratios of steps that run in turn on the same rows of SST-2.
+"""How fast is a distillation step? Ratios of steps that take turns on the same rows of SST-2.
 
 1. Padding: the same rows padded to the longest of the batch (length-grouped batches) and to a fixed 64 tokens.
 2. Distillation: teacher forward, student forward and backward and losses, against a full-precision fine-tuning
    step (forward and backward) on the same batch; once without and once with the optimizer's update.
 3. Products in bfloat16 (`--set precision=bfloat16`) against float32, for fine-tuning and for distillation.
-4. A look into the student (`bibert distill --probe-every`) on its 32 texts, against a distillation step.
+4. A probe of the student (`bibert distill --probe-every`) on its 32 texts, against a distillation step.
 
 Every round runs each variant once, so that a slow moment of the machine hits all of them; the figures are medians of
-the ratios of one round. Peak memory is that of a process that runs one variant alone.
+the ratios within a round. Peak memory is that of a process that runs one variant alone.
 
     python benchmarks/training_step.py --checkpoint path/to/bert --glue path/to/glue [--rounds 30]
 """
@@ -49,7 +49,7 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Bench:
-    """What every variant needs."""
+    """The inputs of every variant."""
 
     checkpoint: Path
     rows: EncodedSplit
@@ -57,13 +57,13 @@ class Bench:
     pad_token_id: int
 
     def batch(self, number: int, pad_to: int | None) -> Batch:
-        """A batch of the epoch's order."""
+        """One batch of the epoch."""
         rows = [self.rows[row] for row in self.batches[number % len(self.batches)]]
         return Collator(self.pad_token_id, pad_to)(rows)
 
 
 def prepare(checkpoint: Path, glue: Path, seed: int) -> Bench:
-    """Encode SST-2 and lay out length-grouped batches as training would."""
+    """Encode SST-2 and group it into batches by length, as training does."""
     data = load_glue("SST-2", glue)
     tokenizer = load_classifier(checkpoint, data.label_names).tokenizer
     rows = encode(data.train, tokenizer, FIXED_LENGTH)
@@ -116,7 +116,7 @@ def distill_step(
 
 
 def probe_look(bench: Bench, scheme: str) -> Step:
-    """A look into a student, as the probe of a training takes it; the step's batch does not matter."""
+    """A probe of a student, as in training; it has its own batch."""
     classifier = load_classifier(bench.checkpoint, ("negative", "positive"))
     student = binarize(classifier.model, scheme).train()
     batch = probe_batch(bench.rows, bench.pad_token_id)
@@ -164,7 +164,7 @@ def time_rounds(bench: Bench, rounds: int, seed: int) -> dict[str, list[float]]:
 
 
 def summarize(seconds: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians of the ratios, with the quartiles; the padding ratio over the sums, because texts differ in length."""
+    """Median and quartiles of the ratios, and the ratio of the sums, which suits padding: texts differ in length."""
     ratios = {}
     for title, (above, below) in RATIOS.items():
         values = [a / b for a, b in zip(seconds[above], seconds[below], strict=True)]
@@ -193,7 +193,7 @@ def _peak_of(checkpoint: Path, glue: Path, variant: str, seed: int) -> float:
 
 
 def main() -> None:
-    """Run, write the results file, print the table."""
+    """Measure, write the results file, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--glue", type=Path, required=True)

@@ -90,10 +90,8 @@ def test_bibert_keeps_one_scale_per_output_row_and_per_token():
 def test_each_rule_counts_the_parts_it_names():
     counts = count_parameters(BASE)
     assert dict(size(BASE, SCHEMES["q_bert"]).parts) == {
-        "word": counts.word,
-        "position": counts.position,
-        "token_type": counts.token_type,
-        "linears": counts.linears / 4,
+        **{part: counts[part] for part in ("word", "position", "token_type")},
+        "linears": counts["linears"] / 4,
     }
     bibert, split = size(BASE, SCHEMES["bibert"]).parts, size(BASE, SCHEMES["binarybert_1-1-1"]).parts
     assert split["word"] == 2 * bibert["word"]

@@ -5,7 +5,7 @@ A shape is a `PackedConfig`. Bits per parameter are in `cost`.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,35 +89,21 @@ def describe(shape: PackedConfig) -> str:
     return f"{shape.layers} x {shape.hidden}, {shape.heads} heads, FFN {shape.intermediate}"
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """How many numbers each part of a BERT classifier holds."""
-
-    word: int
-    position: int
-    token_type: int
-    linears: int  # weights of the blocks
-    pooler: int  # its weight
-    biases: int  # of the blocks and the pooler
-    layer_norms: int
-    classifier: int  # weight and bias
-
-    @property
-    def total(self) -> int:
-        """All parameters."""
-        return sum(getattr(self, field.name) for field in fields(self))
-
-
-def count_parameters(shape: PackedConfig) -> Parameters:
-    """Count the parameters of a BERT classifier, part by part."""
+def count_parameters(shape: PackedConfig) -> dict[str, int]:
+    """Numbers in each part of a BERT classifier; `linears` and `pooler` are weights, their biases are in `biases`."""
     layers, hidden, inner, intermediate = shape.layers, shape.hidden, shape.inner, shape.intermediate
-    return Parameters(
-        word=shape.vocabulary * hidden,
-        position=shape.positions * hidden,
-        token_type=shape.token_types * hidden,
-        linears=layers * (4 * hidden * inner + 2 * hidden * intermediate),
-        pooler=hidden * hidden,
-        biases=layers * (3 * inner + 2 * hidden + intermediate) + hidden,
-        layer_norms=(2 * layers + 1) * 2 * hidden,
-        classifier=(hidden + 1) * shape.labels,
-    )
+    return {
+        "word": shape.vocabulary * hidden,
+        "position": shape.positions * hidden,
+        "token_type": shape.token_types * hidden,
+        "linears": layers * (4 * hidden * inner + 2 * hidden * intermediate),
+        "pooler": hidden * hidden,
+        "biases": layers * (3 * inner + 2 * hidden + intermediate) + hidden,
+        "layer_norms": (2 * layers + 1) * 2 * hidden,
+        "classifier": (hidden + 1) * shape.labels,
+    }
+
+
+def total_parameters(shape: PackedConfig) -> int:
+    """All parameters of a BERT classifier."""
+    return sum(count_parameters(shape).values())

@@ -179,11 +179,11 @@ def readings_of_13_4() -> dict[str, float]:
     """
     shape, scheme = ARCHITECTURES["bert-base"], SCHEMES["bibert"]
     counts = count_parameters(shape)
-    bits = (counts.word + counts.linears + counts.pooler) / 8
-    tables = counts.position + counts.token_type
+    bits = (counts["word"] + counts["linears"] + counts["pooler"]) / 8
+    tables = counts["position"] + counts["token_type"]
     return {
         "bits alone": bits / MIB,
         "bits, position and type tables at 8 bits": (bits + tables) / MIB,
         "bits and row scales": (bits + 4 * count_scales(shape, scheme)) / MIB,
-        "bits, tables at 1 bit, biases in float32": (bits + tables / 8 + 4 * counts.biases) / MIB,
+        "bits, tables at 1 bit, biases in float32": (bits + tables / 8 + 4 * counts["biases"]) / MIB,
     }

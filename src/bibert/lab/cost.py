@@ -5,7 +5,7 @@ Letters in the formulas: L layers, H hidden, I intermediate, V vocabulary, N tok
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from bibert.errors import BibertError, SchemeError
 from bibert.lab.architecture import count_parameters
@@ -60,7 +60,7 @@ def size(shape: PackedConfig, scheme: Scheme) -> Size:
     """
     _check_covered(shape, scheme)
     rule, widths = size_rule(scheme)
-    counts = asdict(count_parameters(shape))
+    counts = count_parameters(shape)
     return Size(rule, {part: counts[part] * bits / 8 for part, bits in widths.items()}, 4 * count_scales(shape, scheme))
 
 
@@ -100,7 +100,7 @@ def _one_per_matrix(shape: PackedConfig) -> int:
 # Float32 numbers that a quantizer keeps for all linear weights, and for each row of the word embedding.
 WEIGHT_SCALES: Mapping[str, Callable[[PackedConfig], int]] = {
     "none": lambda _: 0,
-    "sign": lambda shape: count_parameters(shape).biases,  # an output row has one bias and one alpha
+    "sign": lambda shape: count_parameters(shape)["biases"],  # an output row has one bias and one alpha
     "bwn": _one_per_matrix,
     "twn": _one_per_matrix,
     "symmetric": _one_per_matrix,
@@ -161,8 +161,8 @@ def flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Flops:
     counts, weight, activation = count_parameters(shape), scheme.bits.weight, scheme.bits.activation
     attention = product_flops(shape.layers * tokens**2 * shape.hidden, activation, activation)
     return Flops(
-        linears=product_flops(tokens * counts.linears, weight, activation),
-        pooler=product_flops(counts.pooler * (2 if scheme.split else 1), weight, activation),
+        linears=product_flops(tokens * counts["linears"], weight, activation),
+        pooler=product_flops(counts["pooler"] * (2 if scheme.split else 1), weight, activation),
         scores=attention,
         context=attention,
         elementwise=elementwise_flops(shape, scheme, tokens),

@@ -37,14 +37,9 @@ def changed(student, folder, **values):
     return folder
 
 
-def test_the_parts_of_a_file_add_up_to_its_size(packed_file, shown):
-    values = shown(packed_file)
-    assert values["bytes"] == packed_file.stat().st_size
-    assert sum(part["nbytes"] for part in values["parts"]) == packed_file.stat().st_size
-
-
 def test_json_has_what_the_file_says_of_itself(packed_file, shown):
     values, packed = shown(packed_file, "--tokens", 16), load(packed_file)
+    assert values["bytes"] == sum(part["nbytes"] for part in values["parts"]) == packed_file.stat().st_size
     assert values["sha256"] == packed.digest
     assert values["labels"] == ["negative", "positive"]
     assert values["config"] == packed.config.to_dict()
@@ -54,12 +49,9 @@ def test_json_has_what_the_file_says_of_itself(packed_file, shown):
     assert values["isa"]
 
 
-def test_the_flops_are_those_of_bibert_schemes(student, shown):
+def test_the_flops_are_those_of_bibert_schemes_and_a_file_without_a_gelu_counts_none(student, shown):
     values = shown(student, "--tokens", 20)
     assert values["flops"] == flops(read_architecture(student), SCHEMES["bibert"], 20).total
-
-
-def test_a_file_without_a_gelu_counts_none(shown):
     values = shown("sst2", "--tokens", 20)
     assert values["flops"] == flops(ARCHITECTURES["minilm-l6"], SCHEMES["bibert_plus"], 20).total
 
@@ -156,13 +148,10 @@ def test_a_plain_bert_shows_what_its_student_would_take(student, tmp_path, shown
     assert next(part for part in values["parts"] if part["name"] == "tokenizer")["nbytes"] == 0
 
 
-def test_a_run_folder_stands_for_the_model_in_it(student, shown, tmp_path):
+def test_a_run_folder_and_a_folder_with_one_packed_file_are_their_model(student, packed_file, shown, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "model").symlink_to(student)
     assert shown(tmp_path / "run") == shown(tmp_path / "run" / "model")
-
-
-def test_a_folder_with_one_packed_file_stands_for_the_file(packed_file, shown):
     assert shown(packed_file.parent, "--tokens", 8) == shown(packed_file, "--tokens", 8)
 
 

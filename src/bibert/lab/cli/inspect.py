@@ -13,7 +13,7 @@ from rich.text import Text
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
-from bibert.lab.architecture import count_parameters, read_architecture, read_json
+from bibert.lab.architecture import read_architecture, read_json, total_parameters
 from bibert.lab.cost import TOKENS, size
 from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
@@ -85,7 +85,7 @@ def _folder(folder: Path, tokens: int | None) -> "tuple[Facts, Summary | None]":
     if config.get("kept_heads"):  # a half-width student of BinaryBERT, which no rule covers
         return {**facts, "can_be_packed": answer}, None
     shape = read_architecture(folder)
-    facts["parameters"] = count_parameters(shape).total
+    facts["parameters"] = total_parameters(shape)
     if reason:
         by_rule = {} if scheme.kept else {"mib_by_rule": round(size(shape, scheme).mib, 2)}
         return {**facts, **by_rule, "can_be_packed": answer}, None

@@ -8,7 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
-from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
+from bibert.lab.architecture import (
+    ARCHITECTURES,
+    count_parameters,
+    describe,
+    get_architecture,
+    name_of,
+    total_parameters,
+)
 from bibert.lab.comparison import GIGA, Comparison, Cost, cost_of
 from bibert.lab.cost import MIB, RULES, TOKENS
 from bibert.lab.paper import notes_on
@@ -49,7 +56,7 @@ def schemes(
         return
     results = Console()
     width = results.width if results.is_terminal else WIDTH_OF_A_PIPE
-    title = f"{name_of(shape) or 'BERT'} ({describe(shape)}): {count_parameters(shape).total:,} parameters"
+    title = f"{name_of(shape) or 'BERT'} ({describe(shape)}): {total_parameters(shape):,} parameters"
     print_table(scheme_table(costs, width, title=f"{title}; FLOPs of {tokens} tokens"))
     print_table(footnotes(costs, width))
 
@@ -145,10 +152,10 @@ def _spelled_out(schedule: tuple[Stage, ...]) -> str:
 
 
 def _as_json(shape: PackedConfig, tokens: int, costs: list[Cost]) -> dict[str, Any]:
-    counts, sizes = count_parameters(shape), {name.removeprefix("token_"): getattr(shape, name) for name in SIZES}
+    sizes = {name.removeprefix("token_"): getattr(shape, name) for name in SIZES}
     return {
         "architecture": {"name": name_of(shape), **sizes},
-        "parameters": {**asdict(counts), "total": counts.total},
+        "parameters": {**count_parameters(shape), "total": total_parameters(shape)},
         "tokens": tokens,
         "schemes": [_cost_as_json(cost) for cost in costs],
     }
