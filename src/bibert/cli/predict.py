@@ -82,7 +82,7 @@ def predict(
     from bibert.data.lines import Decoding
     from bibert.data.readers import Columns
     from bibert.runtime.classifier import load
-    from bibert.runtime.tables import Source, labeller_of
+    from bibert.runtime.tables import Labeller, Source
 
     if texts and (source is not None or form):
         raise BibertError("texts and a file are given; label one of them at a time")
@@ -95,7 +95,7 @@ def predict(
         raise BibertError(f"--json is for texts and lines; rows of {rows.form} keep their form")
     given = _given(texts or [], pairs or [], Decoding(on_error=on_error, remedy=REMEDY))
     classifier = load(model, threads=threads)
-    labeller = labeller_of(classifier, proba=proba, prefix=prefix)
+    labeller = Labeller(classifier, proba=proba, prefix=prefix)
     if given:
         _label_texts(given, labeller, target, json)
     else:
@@ -147,7 +147,7 @@ def _label_texts(texts: "list[Text]", labeller: "Labeller", target: Path | None,
 
     line = json_line if json else plain_line
     with open_output(target) as file:
-        for text, values in zip(texts, zip(*labeller.label(texts), strict=True), strict=True):
+        for text, values in zip(texts, zip(*labeller(texts), strict=True), strict=True):
             file.write(line(text, dict(zip(labeller.columns, values, strict=True))).encode())
 
 

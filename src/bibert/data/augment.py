@@ -62,19 +62,12 @@ PLAIN_WORD = re.compile("[a-z]+")
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """How much is replaced; the defaults are TinyBERT's.
+    """How much is replaced; the defaults are TinyBERT's."""
 
-    Attributes:
-        variants: how many new texts are tried for each text (N); those that repeat an earlier one are dropped.
-        candidates: how many words may replace a word (M).
-        probability: the chance that a word is replaced (p).
-        seed: seed of all choices; those of a row depend only on the seed and the row's number.
-    """
-
-    variants: int = DEFAULT_VARIANTS
-    candidates: int = 15
-    probability: float = 0.4
-    seed: int = 0
+    variants: int = DEFAULT_VARIANTS  # new texts to try for each text (N); those that repeat an earlier one are dropped
+    candidates: int = 15  # words that may replace a word (M)
+    probability: float = 0.4  # the chance that a word is replaced (p)
+    seed: int = 0  # of all choices; those of a row depend only on the seed and the row's number
 
     def __post_init__(self) -> None:
         for name, least in (("variants", 1), ("candidates", 1), ("seed", 0)):
@@ -105,12 +98,7 @@ def augment_rows(
 
     Each text of a pair is varied beside the original of the other. (TinyBERT's released code overwrites the row it
     works on, so there the second text varies beside the *last variant* of the first. We do not repeat that.)
-
-    Args:
-        rows: any stream of rows.
-        candidates: where new words come from.
-        config: how many and how often.
-        first_row: the number of the first row, for a later part of a file: the parts give the same rows as the whole.
+    `first_row` is the number of the first row: the parts of a file give the same rows as the whole.
     """
     for number, row in enumerate(rows, start=first_row):
         rng = random.Random(f"{config.seed}/{number}")
@@ -147,15 +135,10 @@ class ProposesWords(Protocol):
 
 @dataclass(frozen=True)
 class Candidates:
-    """Finds words that may replace others.
+    """Finds words that may replace others."""
 
-    Attributes:
-        masked_lm: asked about words of one piece; without it, GloVe is asked about every word.
-        vectors: asked about the words that the masked LM leaves; without it, those stay as they are.
-    """
-
-    masked_lm: ProposesWords | None = None
-    vectors: "WordVectors | None" = None
+    masked_lm: ProposesWords | None = None  # for words of one piece; without it, GloVe is asked about every word
+    vectors: "WordVectors | None" = None  # for the words that the masked LM leaves; without it, those stay
 
     def __post_init__(self) -> None:
         if self.masked_lm is None and self.vectors is None:
@@ -227,10 +210,8 @@ def load_word_vectors(path: Path, limit: int = FIRST_VECTORS) -> WordVectors:
 def read_vectors(path: Path, limit: int = FIRST_VECTORS) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Read the first `limit` vectors of a file: different words, and a row for each.
 
-    Args:
-        path: GloVe's text form, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
-            words of `name.npy` are in `name.txt`, one a line, or in the only .txt or .parquet file of its folder.
-        limit: how many to read from the start.
+    The file is in GloVe's text form, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
+    words of `name.npy` are in `name.txt`, one a line, or in the only .txt or .parquet file of its folder.
 
     Raises:
         DataError: a file is missing or broken, or the matrix does not fit its words.
@@ -320,33 +301,29 @@ class LabelledFile:
 def load_rows(path: Path, columns: Columns, task: str | None = None) -> LabelledFile:
     """Read labelled text from a table (CSV, TSV, JSONL, Parquet), or from a TSV file of a GLUE task.
 
-    Args:
-        path: the file.
-        columns: the columns of a table; those not given are found by name. A GLUE file has its own.
-        task: the GLUE task that the file belongs to.
+    The columns of a table that are not given are found by name; a GLUE file has its own.
 
     Raises:
         DataError: the file or a column is missing, or a row has no text or label.
     """
     if task is not None:
-        return _load_glue_rows(path, task)
+        row, split = get_task(task), load_glue_split(task, path)
+        written = row.written or row.label_names
+        labels = [written[int(label)] if written else str(label) for label in split.labels]
+        rows = _labelled_texts(split.texts, split.pairs, labels)
+        return LabelledFile(rows, row.columns, row.header or row.columns.given, has_header=not row.header)
     table = read_table(path)
     found = find_columns(table.columns, columns, table.top)
     labels = [written_label(cell) for cell in table.columns[found.label]]
     if "" in labels:
         raise DataError(f"{table.where(labels.index(''))}: no label in column {found.label!r}; fill it in")
-    pairs = texts_of(table, found.pair) if found.pair else [None] * len(labels)
-    rows = [LabelledText(*cells) for cells in zip(texts_of(table, found.text), pairs, labels, strict=True)]
-    return LabelledFile(rows, found, found.given)
+    pairs = texts_of(table, found.pair) if found.pair else None
+    return LabelledFile(_labelled_texts(texts_of(table, found.text), pairs, labels), found, found.given)
 
 
-def _load_glue_rows(path: Path, name: str) -> LabelledFile:
-    task = get_task(name)
-    split = load_glue_split(name, path)
-    written = task.written or task.label_names
-    labels = [written[int(label)] if written else str(label) for label in split.labels]
-    rows = [LabelledText(*cells) for cells in zip(split.texts, split.pairs or [None] * len(split), labels, strict=True)]
-    return LabelledFile(rows, task.columns, task.header or task.columns.given, has_header=not task.header)
+def _labelled_texts(texts: Sequence[str], pairs: Sequence[str] | None, labels: Sequence[str]) -> list[LabelledText]:
+    seconds: Sequence[str | None] = pairs or [None] * len(texts)
+    return [LabelledText(*cells) for cells in zip(texts, seconds, labels, strict=True)]
 
 
 def save_rows(path: Path, like: LabelledFile, groups: Iterable[Sequence[LabelledText]]) -> int:

@@ -89,14 +89,7 @@ def _vocabulary(counts: Counter[str], vocab_size: int) -> dict[str, int]:
 
 
 class EncodedSplit(Dataset[dict[str, Any]]):
-    """The token ids of a split: two flat arrays, and where each row starts in them.
-
-    Attributes:
-        input_ids: the ids of all rows, end to end.
-        token_type_ids: 0 for the first text, 1 for the second.
-        offsets: row i is `input_ids[offsets[i]:offsets[i + 1]]`.
-        labels: int64 class ids, or float32 scores.
-    """
+    """The token ids of a split: two flat arrays, and where each row starts in them."""
 
     def __init__(
         self,
@@ -105,10 +98,10 @@ class EncodedSplit(Dataset[dict[str, Any]]):
         offsets: npt.NDArray[np.int64],
         labels: npt.NDArray[np.int64] | npt.NDArray[np.float32],
     ) -> None:
-        self.input_ids = input_ids
-        self.token_type_ids = token_type_ids
-        self.offsets = offsets
-        self.labels = labels
+        self.input_ids = input_ids  # of all rows, end to end
+        self.token_type_ids = token_type_ids  # 0 for the first text, 1 for the second
+        self.offsets = offsets  # row i is input_ids[offsets[i]:offsets[i + 1]]
+        self.labels = labels  # class ids, or scores
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -24,29 +24,17 @@ TRAIN_FILE = "train.tsv"
 
 @dataclass(frozen=True)
 class GlueTask:
-    """One task: its files, columns, labels and metrics.
+    """One task: its files, columns, labels and metrics."""
 
-    Attributes:
-        name: as GLUE writes it, also the name of its folder.
-        columns: the columns of the TSV files.
-        hub_columns: the columns on the Hub.
-        label_names: by class id; empty for scores.
-        metrics: the paper's metric first.
-        written: the labels as the TSV files write them, by class id; empty if they are the names.
-        header: the columns of files that have no header line.
-        dev: the splits to evaluate on, as the ends of GLUE's and the Hub's names for them.
-        broken_rows: how many unusable rows (no second question, a field missing) the released files may hold.
-    """
-
-    name: str
-    columns: Columns
+    name: str  # as GLUE writes it, also the name of its folder
+    columns: Columns  # of the TSV files
     hub_columns: Columns
-    label_names: tuple[str, ...]
-    metrics: tuple[str, ...]
-    written: tuple[str, ...] = ()
-    header: tuple[str, ...] = ()
-    dev: tuple[str, ...] = ("",)
-    broken_rows: int = 0
+    label_names: tuple[str, ...]  # by class id; empty for scores
+    metrics: tuple[str, ...]  # the paper's metric first
+    written: tuple[str, ...] = ()  # the labels in the TSV files, by class id; empty if they are the names
+    header: tuple[str, ...] = ()  # the columns of files that have no header line
+    dev: tuple[str, ...] = ("",)  # the splits to evaluate on, as the ends of GLUE's and the Hub's names for them
+    broken_rows: int = 0  # how many unusable rows (no second question, a field missing) the released files may hold
 
     @property
     def key(self) -> str:

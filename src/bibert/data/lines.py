@@ -45,30 +45,20 @@ def shown(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How bytes become rows.
-
-    Attributes:
-        encoding: the encoding of the file.
-        on_error: what to do with a broken row: one of `ON_ERROR`. `replace` puts U+FFFD in the place of bytes that are
-            not text; other broken rows still fail.
-        remedy: what the user can do about bytes that are not text.
-    """
+    """How bytes become rows."""
 
     encoding: str = "utf-8"
-    on_error: str = "fail"
+    on_error: str = "fail"  # what to do with a broken row; `replace` repairs only bytes that are not text, with U+FFFD
     remedy: str = "save the file as UTF-8 (iconv -f latin1 -t utf8 converts the most common other encoding)"
 
     def __post_init__(self) -> None:
         if self.on_error not in ON_ERROR:
             raise DataError(f"on_error is {self.on_error!r}; {did_you_mean(self.on_error, ON_ERROR)}")
-
-    @property
-    def is_utf8(self) -> bool:
-        """Whether the encoding is UTF-8, under any of its names."""
         try:
-            return codecs.lookup(self.encoding).name == "utf-8"
+            "".encode(self.encoding)
         except LookupError:
-            return False
+            common = "utf-8, utf-16, latin-1 and cp1252 are common"
+            raise DataError(f"there is no encoding {self.encoding!r}; {common}") from None
 
     def checked(self, text: str, where: str) -> str:
         """Return the text, repaired if `on_error` is `replace`.
@@ -86,18 +76,12 @@ class Decoding:
 
 
 class Input:
-    """The bytes of a file, decompressed, or of standard input.
-
-    Attributes:
-        origin: its name, for messages.
-        stream: the bytes.
-        characters: how many have been read by `lines`.
-    """
+    """The bytes of a file, decompressed, or of standard input; `origin` is its name for messages."""
 
     def __init__(self, origin: str, stream: BinaryIO, disk: BinaryIO | None = None) -> None:
         self.origin = origin
         self.stream = stream
-        self.characters = 0
+        self.characters = 0  # read by `lines`
         self._disk = disk  # the file itself, whose position gives the progress even where `stream` decompresses it
 
     @property
@@ -110,9 +94,7 @@ class Input:
     def lines(self, decoding: Decoding, newline: str = "\n") -> Iterator[str]:
         r"""Yield lines with their ends; bytes that are not text are escaped, for `Decoding.checked` to find.
 
-        Args:
-            decoding: the encoding.
-            newline: `\n`, or the empty string to end a line also at a lone `\r`, as CSV allows.
+        With an empty `newline` a line also ends at a lone `\r`, as CSV allows.
 
         Raises:
             DataError: the file cannot be read or decompressed, is not text at all, or has an endless line.
@@ -136,18 +118,14 @@ class Input:
                     text.detach()  # or its end would close standard input
 
     def _text(self, decoding: Decoding, newline: str) -> io.TextIOWrapper:
-        if decoding.is_utf8 and hasattr(self.stream, "peek"):
-            start = self.stream.peek(LONGEST_MAGIC)
+        encoding = decoding.encoding
+        if codecs.lookup(encoding).name == "utf-8":
+            encoding = "utf-8-sig"  # a mark at the start is left out
+            start = self.stream.peek(LONGEST_MAGIC) if hasattr(self.stream, "peek") else b""
             for magic, remedy in NOT_UTF8_TEXT.items():
                 if start.startswith(magic):
                     raise DataError(f"{self.origin}:1: is {remedy}")
-        encoding = "utf-8-sig" if decoding.is_utf8 else decoding.encoding
-        try:
-            return io.TextIOWrapper(self.stream, encoding, errors="surrogateescape", newline=newline)
-        except LookupError:
-            raise DataError(
-                f"there is no encoding {decoding.encoding!r}; utf-8, utf-16, latin-1 and cp1252 are common"
-            ) from None
+        return io.TextIOWrapper(self.stream, encoding, errors="surrogateescape", newline=newline)
 
 
 @contextmanager

@@ -29,10 +29,7 @@ FORM_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns to read; an empty name means that the column is found by the names people use.
-
-    A given `text` without `pair` means single texts.
-    """
+    """The columns to read; one without a name is found by the names people use. `text` without `pair`: single texts."""
 
     text: str = ""
     pair: str = ""
@@ -46,19 +43,10 @@ class Columns:
 
 # Tried in order. A table with both names of a pair holds pairs, unless it also has one of the clear names.
 PAIR_NAMES = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "answer"),
-    ("question", "passage"),
-    ("question", "context"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("sentence_a", "sentence_b"),
-)
+    ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
+    ("question", "answer"), ("question", "passage"), ("question", "context"), ("query", "passage"),
+    ("query", "document"), ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"),
+)  # fmt: skip
 TEXT_NAMES = (
     "text", "sentence", "review", "content", "comment", "tweet", "message", "document", "body", "utterance", "input",
     "question", "query", "headline", "title",
@@ -139,16 +127,11 @@ class Row(NamedTuple):
 
 
 class Reader:
-    """The rows of a file of lines; subclasses know the forms.
-
-    Attributes:
-        names: the columns; empty where only the rows have them (JSONL).
-        only: the columns to read; a form that gains nothing by it reads all.
-    """
+    """The rows of a file of lines; subclasses know the forms."""
 
     has_lines: ClassVar[bool] = True
-    names: tuple[str, ...] = ()
-    only: Sequence[str]
+    names: tuple[str, ...] = ()  # of the columns; empty where only the rows have them (JSONL)
+    only: Sequence[str]  # the columns to read; only Parquet gains by it
 
     def __init__(self, source: Input, decoding: Decoding) -> None:
         self.source = source
@@ -176,12 +159,11 @@ class Reader:
         for number, record in self._records:
             try:
                 row = self._row(number, record)
+                chunk += [] if row is None else [row]
             except DataError as error:
                 if self.decoding.on_error != "skip":
                     raise
                 chunk.append(error)
-            else:
-                chunk += [] if row is None else [row]
             if len(chunk) >= most_rows or self.source.characters - start >= CHARACTERS_PER_CHUNK:
                 yield chunk
                 chunk, start = [], self.source.characters
@@ -206,19 +188,18 @@ class JsonLines(Reader):
     """One JSON object a line; blank lines are ignored."""
 
     def _row(self, number: int, record: str) -> Row | None:
-        raw = record.strip()
+        where = self.where(number)
+        raw = self.decoding.checked(record.strip(), where)
         if not raw:
             return None
-        raw = self.decoding.checked(raw, self.where(number))
         try:
             cells = json.loads(raw, object_pairs_hook=_distinct_keys)
         except (ValueError, RecursionError) as error:
             # The decoder counts lines within the line; the column is enough.
             reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-            raise DataError(f"{self.where(number)}: broken JSON ({reason}); write one JSON object a line") from None
+            raise DataError(f"{where}: broken JSON ({reason}); write one JSON object a line") from None
         if not isinstance(cells, dict):
-            kind = type(cells).__name__
-            raise DataError(f"{self.where(number)}: holds a value of type {kind}; write one JSON object a line")
+            raise DataError(f"{where}: holds a value of type {type(cells).__name__}; write one JSON object a line")
         return Row(number, cells, raw)
 
 
@@ -232,12 +213,7 @@ def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 class Delimited(Reader):
     """Fields under a header line. In CSV a field may be quoted; in TSV a quote is a letter like any other.
 
-    Args:
-        source: the file.
-        decoding: how its bytes become text.
-        delimiter: a comma for CSV, a tab for TSV.
-        header: the columns of a file that has no header line.
-        ragged: accept rows with too few fields; the cells at their end are missing.
+    `header` names the columns of a file without a header line. `ragged` accepts rows with missing fields at the end.
     """
 
     def __init__(
@@ -352,10 +328,8 @@ class Parquet(Reader):
         try:
             yield
         except self._problems as error:
-            reason = one_line(error)
-            raise DataError(
-                f"{self.source.origin}: is not a readable Parquet file ({reason}); write it again"
-            ) from None
+            problem = f"is not a readable Parquet file ({one_line(error)})"
+            raise DataError(f"{self.source.origin}: {problem}; write it again") from None
 
 
 def _without_end(line: str) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,31 +19,21 @@ from bibert.data.lines import Decoding, open_input, shown
 from bibert.data.readers import FORMS, Columns, Delimited, Reader, find_columns, form_of
 from bibert.errors import DataError
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 BY_NAME = Columns()
 DEV_NAMES = ("validation", "dev", "valid", "val", "eval")  # in a DatasetDict; a test split never selects a model
 CLASS_METRICS = ("accuracy", "macro_f1")  # in a user's data no class is known to be the positive one
 SCORE_METRICS = ("spearman", "pearson")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 MIN_ROWS_PER_CLASS = 2
 ROWS_PER_CHUNK = 4096
 
 
-class DatasetLike(Protocol):
-    """The part of `datasets.Dataset` that is used here."""
-
-    column_names: list[str]
-    features: Mapping[str, Any]
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, key: Any, /) -> Any: ...
-
-    def with_format(self) -> "DatasetLike":
-        """The same rows as plain Python values."""
-        ...
-
-
-Source = str | Path | DatasetLike | Mapping[str, DatasetLike]
+Source: TypeAlias = "str | Path | Dataset | Mapping[str, Dataset]"
 
 
 @dataclass(frozen=True)
@@ -111,7 +101,7 @@ def _collect(reader: Reader) -> Table:
     return Table(reader.source.origin, columns, numbers if reader.has_lines else None)
 
 
-def table_of_dataset(dataset: DatasetLike, origin: str) -> Table:
+def table_of_dataset(dataset: "Dataset", origin: str) -> Table:
     """Return the columns of a `datasets.Dataset`; class ids become class names, −1 (no label) becomes None."""
     if not hasattr(dataset, "__len__"):
         raise DataError(f"{origin}: is a stream of unknown length; load it without streaming=True")
@@ -129,7 +119,7 @@ def table_of_dataset(dataset: DatasetLike, origin: str) -> Table:
 
 def load_table(
     train: Source,
-    dev: Source | None = None,
+    dev: "Source | None" = None,
     columns: Columns = BY_NAME,
     regression: bool | None = None,
     dev_share: float = 0.1,
@@ -191,11 +181,7 @@ def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
 def split_off_dev(split: Split, dev_share: float, seed: int, *, stratify: bool) -> tuple[Split, Split]:
     """Divide a split into train and dev rows, in their old order; the same seed gives the same parts.
 
-    Args:
-        split: the rows.
-        dev_share: the share of dev rows, between 0 and 1.
-        seed: seed of the choice.
-        stratify: take the share of each label, and at least one row of a label that has two or more.
+    With `stratify` the share is taken of each label, and at least one row of a label that has two or more.
     """
     if not 0.0 < dev_share < 1.0:
         raise DataError(f"dev_share is {dev_share}, must lie between 0 and 1; 0.1 sets aside a tenth")
@@ -222,7 +208,7 @@ def _take(split: Split, rows: Sequence[int], part: str) -> Split:
     )
 
 
-def _tables(train: Source, dev: Source | None) -> tuple[Table, Table | None]:
+def _tables(train: Source, dev: "Source | None") -> tuple[Table, Table | None]:
     """Return the train and dev tables; a `DatasetDict` may hold both."""
     origin, dev_origin = "dataset", "dev dataset"
     if isinstance(train, Mapping):
@@ -246,12 +232,7 @@ def _table(source: Source, origin: str) -> Table:
 
 
 def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
-    """Return the texts and labels of a table.
-
-    Args:
-        table: the rows.
-        columns: where the texts and labels are.
-        classes: the classes by id, as the table writes them; empty for scores.
+    """Return the texts and labels of a table; `classes` are its labels by class id, empty for scores.
 
     Raises:
         DataError: a text or label is missing or malformed, or a label is not among the classes.
@@ -271,20 +252,18 @@ def texts_of(table: Table, column: str) -> tuple[str, ...]:
         DataError: a text is missing, blank, not a string, or not valid Unicode.
     """
     for row, cell in enumerate(table.columns[column]):
+        problem = ""
         if cell is None or (isinstance(cell, str) and not cell.strip()):
-            raise DataError(f"{table.where(row)}: empty text in column {column!r}; fill it in or remove the row")
-        if not isinstance(cell, str):
+            problem = f"empty text in column {column!r}; fill it in or remove the row"
+        elif not isinstance(cell, str):
             kind = type(cell).__name__
-            raise DataError(
-                f"{table.where(row)}: column {column!r} holds a value of type {kind}, not a text; "
-                "name another column or write strings"
+            problem = (
+                f"column {column!r} holds a value of type {kind}, not a text; name another column or write strings"
             )
-        try:
-            cell.encode()
-        except UnicodeEncodeError:
-            raise DataError(
-                f"{table.where(row)}: column {column!r} holds half a surrogate pair; write the text again"
-            ) from None
+        elif not cell.isascii() and HALF_SURROGATE.search(cell):
+            problem = f"column {column!r} holds half a surrogate pair; write the text again"
+        if problem:
+            raise DataError(f"{table.where(row)}: {problem}")
     return tuple(map(str, table.columns[column]))
 
 
@@ -300,25 +279,21 @@ def written_label(cell: object) -> str:
 def _written_labels(table: Table, column: str) -> list[str]:
     labels = [written_label(cell) for cell in table.columns[column]]
     for row, (cell, label) in enumerate(zip(table.columns[column], labels, strict=True)):
+        problem = ""
         if not label or label.lower().lstrip("+-") in NOT_FINITE:
-            raise DataError(
-                f"{table.where(row)}: no usable label in column {column!r} (found {cell!r}); label the row or remove it"
-            )
-        if not isinstance(cell, str | int | float):
+            problem = f"no usable label in column {column!r} (found {cell!r}); label the row or remove it"
+        elif not isinstance(cell, str | int | float):
             kind = type(cell).__name__
-            raise DataError(
-                f"{table.where(row)}: the label in column {column!r} is of type {kind}; write one name or number a row"
-            )
+            problem = f"the label in column {column!r} is of type {kind}; write one name or number a row"
+        if problem:
+            raise DataError(f"{table.where(row)}: {problem}")
     return labels
 
 
 def classes_of(table: Table, column: str, *, regression: bool | None = None) -> tuple[str, ...]:
     """Return the names of the classes in a column, in order; empty for scores.
 
-    Args:
-        table: the training rows.
-        column: the label column.
-        regression: whether labels are scores; None to infer it: a number with a fraction makes all labels scores.
+    `regression` says whether labels are scores; None infers it: a number with a fraction makes all labels scores.
     """
     labels = _written_labels(table, column)
     declared = tuple(map(written_label, table.class_names.get(column, ())))

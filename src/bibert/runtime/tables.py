@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bibert.data.lines import Decoding, open_input
 from bibert.data.readers import FORMS, Columns, Parquet, Reader, Row, find_text_columns
@@ -34,88 +33,61 @@ Value = str | float
 Write = Callable[[Sequence[Row], Sequence[Sequence[Value]]], None]  # rows, and their new columns in order
 
 
-@dataclass(frozen=True)
 class Labeller:
-    """A model, as a table sees it.
-
-    Attributes:
-        columns: the names of the columns it adds, with their type: `str` or `float`.
-        label: texts to the values of each of these columns.
-    """
-
-    columns: Mapping[str, type]
-    label: Callable[[Sequence[Text]], Sequence[Sequence[Value]]]
-
-
-def labeller_of(classifier: "TextClassifier", *, proba: bool = False, prefix: str = "") -> Labeller:
-    """The columns of a classifier: label and score; of a regression, the score alone.
+    """A classifier that gives the new columns of rows: label and score; of a regression, the score alone.
 
     Args:
         classifier: the model.
         proba: add the probability of each label, in columns named `score_` and the label.
         prefix: put before the name of each column.
 
+    Attributes:
+        columns: the names of the new columns, with their type: `str` or `float`.
+
     Raises:
         EngineError: `proba` is asked of a regression.
     """
-    regression = len(classifier.labels) == 1
-    if regression and proba:
-        raise EngineError("the model is a regression, which has one score and no probabilities; leave proba off")
-    names: dict[str, type] = {} if regression else {f"{prefix}label": str}
-    names |= {f"{prefix}score": float}
-    names |= {f"{prefix}score_{label}": float for label in classifier.labels if proba}
 
-    def label(texts: Sequence[Text]) -> list[Sequence[Value]]:
-        answers = classifier.answers(texts)
+    def __init__(self, classifier: "TextClassifier", *, proba: bool = False, prefix: str = "") -> None:
+        self._classifier = classifier
+        self._proba = proba
+        self._regression = len(classifier.labels) == 1
+        if self._regression and proba:
+            raise EngineError("the model is a regression, which has one score and no probabilities; leave proba off")
+        self.columns: dict[str, type] = {} if self._regression else {f"{prefix}label": str}
+        self.columns |= {f"{prefix}score": float}
+        self.columns |= {f"{prefix}score_{label}": float for label in classifier.labels if proba}
+
+    def __call__(self, texts: Sequence[Text]) -> list[Sequence[Value]]:
+        """Return the values of each new column."""
+        answers = self._classifier.answers(texts)
         best = answers.best()
-        columns: list[Sequence[Value]] = [] if regression else [[answer["label"] for answer in best]]
-        scores = [np.array([answer["score"] for answer in best]), *(answers.scores.T if proba else ())]
-        return columns + [_decimals(column) for column in scores]
-
-    return Labeller(names, label)
-
-
-def _decimals(values: NDArray[Any]) -> list[float]:
-    """The shortest decimals that are the same number in float32; more digits carry no information."""
-    return [float(str(value)) for value in values.astype(np.float32)]
+        scores = [np.array([answer["score"] for answer in best]), *(answers.scores.T if self._proba else ())]
+        # The shortest decimals that are the same number in float32; more digits carry no information.
+        decimals = ([float(str(value)) for value in column.astype(np.float32)] for column in scores)
+        return [*decimals] if self._regression else [[answer["label"] for answer in best], *decimals]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of texts and how to read it.
+    """A file of texts and how to read it."""
 
-    Attributes:
-        path: the file; None is standard input.
-        form: one of `FORMS`.
-        columns: where the texts are; found by name if not given.
-        decoding: how bytes become text, and what to do with broken rows.
-        as_json: write plain lines as JSON lines.
-    """
-
-    path: Path | None
-    form: str
-    columns: Columns = field(default_factory=Columns)
+    path: Path | None  # None is standard input
+    form: str  # one of `FORMS`
+    columns: Columns = field(default_factory=Columns)  # where the texts are
     decoding: Decoding = field(default_factory=Decoding)
-    as_json: bool = False
+    as_json: bool = False  # write plain lines as JSON lines
 
 
 @dataclass
 class Progress:
-    """How far the labelling of a file has come.
+    """How far the labelling of a file has come."""
 
-    Attributes:
-        rows: rows that were labelled.
-        skipped: broken rows that were left out.
-        first_skipped: what is wrong with the first of them.
-        share: the share of the file that has been read, from 0 to 1; None where it is unknown.
-        pairs: whether rows are pairs.
-    """
-
-    rows: int = 0
-    skipped: int = 0
-    first_skipped: str = ""
-    share: float | None = None
-    pairs: bool = False
+    rows: int = 0  # labelled
+    skipped: int = 0  # broken
+    first_skipped: str = ""  # what is wrong with the first of them
+    share: float | None = None  # of the file, from 0 to 1; None where it is unknown
+    pairs: bool = False  # whether rows are pairs
 
 
 @contextmanager
@@ -140,18 +112,11 @@ def label_table(
     watch: Callable[[Progress], None] = lambda _: None,
     rows_per_chunk: int = ROWS_PER_CHUNK,
 ) -> Progress:
-    """Write every row of a file with its labels.
-
-    Args:
-        source: the file to read.
-        file: the file to write, in the same form; flushed after each chunk.
-        labeller: the model.
-        watch: called after each chunk.
-        rows_per_chunk: how many rows are read before the first is labelled.
+    """Write every row of `source` with its labels to `file`, a chunk at a time, and call `watch` after each chunk.
 
     Raises:
-        DataError: the file cannot be read, is in another form or has no column of texts, or a row is broken and broken
-            rows are not skipped.
+        DataError: the source cannot be read, is in another form or has no column of texts, or a row is broken and
+            broken rows are not skipped.
     """
     if source.form not in FORMS:
         raise DataError(f"there is no form {source.form!r}; {did_you_mean(source.form, FORMS)}")
@@ -168,7 +133,7 @@ def label_table(
                 rows = columns.with_texts(chunk, progress)
                 if rows:
                     texts = [text for _, text in rows]
-                    write([row for row, _ in rows], labeller.label(texts))
+                    write([row for row, _ in rows], labeller(texts))
                     file.flush()
                     progress.pairs = isinstance(texts[0], tuple)
                 progress.rows += len(rows)
