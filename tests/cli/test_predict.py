@@ -12,7 +12,6 @@ import time
 import pyarrow.parquet
 import pytest
 
-import bibert as package
 from bibert.errors import EngineError
 from bibert.packed.file import load, save
 from bibert.runtime import classifier as classifiers
@@ -73,9 +72,6 @@ def test_lines_of_standard_input_are_answered_line_by_line(predict, stdin, answe
     assert predict() == (0, plain(answers), BLANK)
     stdin("\r\n".join(TEXTS).encode() + b"\r\n")
     assert predict("--input", "-") == (0, plain(answers), BLANK)
-
-
-def test_nothing_in_is_nothing_out(predict, stdin):
     stdin(b"")
     assert predict() == (0, "", "")
 
@@ -125,10 +121,7 @@ def test_the_name_of_a_file_is_not_taken_for_a_text(predict, tmp_path):
     assert f"is a file; label its rows with --input {tmp_path / 'reviews.csv'}" in error
     assert predict(tmp_path / "reviews.csv", "and a text")[0] == 0  # it is meant as a text then
     assert predict("x" * 5000)[0] == 0  # no file can have that name
-
-
-def test_a_text_that_starts_with_a_dash_is_a_text(predict):
-    assert predict("--", "-5 stars")[1].endswith("\t-5 stars\n")
+    assert predict("--", "-5 stars")[1].endswith("\t-5 stars\n")  # a text that starts with a dash
 
 
 def test_a_csv_file_keeps_its_columns_and_order(predict, tmp_path, answers):
@@ -153,14 +146,11 @@ def test_texts_that_were_not_read_to_their_end_are_counted(predict, packed_file)
     assert predict("dull", longer, fits, longer)[2] == says
 
 
-def test_standard_input_can_be_a_table(predict, stdin):
+def test_pairs_are_read_from_two_columns_of_standard_input_or_a_file(predict, stdin, tmp_path):
     stdin(b'{"body": "dull", "reply": "why"}\n')
     code, out, _ = predict("--format", "jsonl", "--text-column", "body", "--pair-column", "reply", "--json")
     assert code == 0
     assert list(json.loads(out)) == ["body", "reply", "label", "score"]
-
-
-def test_rows_with_two_texts_are_counted_as_pairs(predict, tmp_path):
     (tmp_path / "in.csv").write_text("premise,hypothesis\ndull,fine\nfine,dull\n")
     assert predict("-i", tmp_path / "in.csv", "-o", tmp_path / "out.csv")[2].endswith("out.csv: 2 pairs\n")
 
@@ -195,6 +185,7 @@ def test_skipped_rows_are_told_and_no_error(predict, tmp_path):
 REFUSED = {
     "a text and a file": (["text", "--input", "in.csv"], "one of them at a time"),
     "a text and a form": (["text", "--format", "csv"], "one of them at a time"),
+    "no form": (["--input", "in.xyz"], "in.xyz: the form of the file is unknown"),
     "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 texts and 2 times --pair"),
     "a pair without a text": (["--pair", "a"], "0 texts and 1 times --pair"),
     "a missing file": (["--input", "no.csv"], "no.csv: no such file; the folder . has 'in.csv'"),
@@ -209,10 +200,8 @@ REFUSED = {
     "a column that is not there": (["--input", "in.csv", "--text-column", "txt"], "did you mean 'text'?"),
     "our column is there": (["--input", "in.csv", "--prefix", "my_"], "has a column 'my_label' already"),
     "not UTF-8": (["--input", "in.csv", "--prefix", "new_"], "in.csv:3: byte 0xe9 is not utf-8"),
-    "no such treatment": (
-        ["--input", "in.csv", "--on-error", "ignore"],
-        "on_error is 'ignore'; choose one of fail, skip",
-    ),
+    "no such treatment": (["--input", "in.csv", "--on-error", "ignore"], "'ignore'; choose one of fail, skip"),
+    "compressed Parquet": (["--input", "a.parquet.gz", "--output", "b.parquet"], "a.parquet.gz: Parquet"),
     "a byte that is no text": (["caf\udce9"], "text 1: byte 0xe9 is not utf-8"),
 }
 
@@ -292,7 +281,3 @@ def test_a_signal_leaves_no_torn_output(packed_file, tmp_path, number):
         assert process.stderr.read() == b""
     assert process.returncode == 128 + number
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_the_library_has_the_same_entrance():
-    assert package.load is classifiers.load

@@ -58,21 +58,14 @@ def test_metrics_are_the_papers():
     assert [name for name, task in TASKS.items() if "f1" in task.metrics] == ["mrpc", "qqp"]
 
 
-@pytest.mark.parametrize("name", ["sst-2", "SST2", "sst_2", "Sst-2"])
-def test_case_and_dashes_of_a_name_do_not_matter(name):
-    assert get_task(name).name == "SST-2"
-
-
-def test_an_unknown_task_is_answered_with_the_closest_one():
-    with pytest.raises(DataError, match="there is no GLUE task 'SST-3'; did you mean 'sst2'"):
+def test_case_and_dashes_of_a_name_do_not_matter():
+    assert {get_task(name).name for name in ("sst-2", "SST2", "sst_2", "Sst-2")} == {"SST-2"}
+    with pytest.raises(DataError, match=r"'SST-3'.*'sst2'"):
         get_task("SST-3")
 
 
-def test_the_folder_of_the_task_serves_as_well(folder):
+def test_the_folder_of_the_task_serves_as_well_and_may_be_named_as_on_the_hub(folder):
     assert load_glue("rte", folder / "RTE") == load_glue("rte", folder)
-
-
-def test_the_name_of_the_folder_may_be_written_as_on_the_hub(folder):
     (folder / "SST-2").rename(folder / "sst2")
     assert load_glue("SST-2", folder).source == folder / "sst2"
 
@@ -110,6 +103,7 @@ BAD_FILES = {
     "empty text": ("index\tquestion\tsentence\tlabel\n0\ta\t\tentailment\n", ":2: empty text in column 'sentence'"),
     "another task": ("sentence\tlabel\na\t0\n", ":1: no column 'question' among 'sentence', 'label'"),
     "label by number": ("index\tquestion\tsentence\tlabel\n0\ta\tb\t1\n", ":2: unknown label '1'"),
+    "no rows": ("index\tquestion\tsentence\tlabel\n", ":1: no row"),
     "test file": ("index\tquestion\tsentence\n0\ta\tb\n", ":1: no column 'label'"),
 }
 
@@ -123,14 +117,8 @@ def test_a_bad_file_is_named_with_its_line(text, says, folder):
     assert str(caught.value).startswith(f"{path}{says}")
 
 
-def test_a_file_without_rows_is_refused(folder):
-    (folder / "RTE" / "dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n")
-    with pytest.raises(DataError, match=r"dev\.tsv:1: no row under the columns"):
-        load_glue("rte", folder)
-
-
 def test_missing_places_are_named(folder):
-    with pytest.raises(DataError, match=r"nowhere: no such folder; give the folder that holds RTE/train\.tsv"):
+    with pytest.raises(DataError, match=r"nowhere: no such folder; .*RTE/train\.tsv"):
         load_glue("rte", folder / "nowhere")
     with pytest.raises(DataError, match="is a file, not a folder"):
         load_glue("rte", folder / "RTE" / "dev.tsv")
@@ -173,16 +161,13 @@ def test_the_hub_gives_the_same_data_as_the_files(name, folder, monkeypatch):
     assert there.source == "nyu-mll/glue"
 
 
-def test_a_hub_out_of_reach_says_what_to_do(monkeypatch):
+def test_a_hub_out_of_reach_or_without_the_split_is_refused_with_a_remedy(monkeypatch):
     def load_dataset(*_args):
         raise ConnectionError("Couldn't reach the Hub\nmore lines")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(DataError, match=r"cannot load RTE \(Couldn't reach the Hub\); check the network"):
+    with pytest.raises(DataError, match=r"RTE \(Couldn't reach the Hub\); check the network"):
         load_glue_from_hub("rte")
-
-
-def test_a_hub_without_the_split_is_refused(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_args: {"train": hub_split(get_task("rte"))})
     with pytest.raises(DataError, match=r"glue/rte: no split 'validation' \(found 'train'\)"):
         load_glue_from_hub("rte")

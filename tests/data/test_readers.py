@@ -152,7 +152,7 @@ PARQUET_CASES = {
 
 
 @pytest.mark.parametrize(("make", "says"), PARQUET_CASES.values(), ids=PARQUET_CASES)
-def test_bad_parquet_is_named_with_its_row(make, says, tmp_path):
+def test_bad_parquet_is_named_with_its_row(make, says, tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     path.write_bytes(make())
     with pytest.raises(DataError) as caught:
@@ -160,41 +160,30 @@ def test_bad_parquet_is_named_with_its_row(make, says, tmp_path):
     assert str(caught.value).startswith(f"{path}: ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_parquet_without_its_package_prints_the_pip_line(tmp_path, monkeypatch):
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'bibert\[data\]'"):
-        load_table(tmp_path / "a.parquet")
+        load_table(path)
 
 
-def test_missing_file_is_named_with_those_in_its_folder(tmp_path):
+MISSING = {
+    "a file": ("trian.csv", r"trian\.csv: no such file; the folder .* has 'train\.csv'"),
+    "a folder": ("nowhere/train.csv", r"no such file; the folder .*nowhere does not exist"),
+    "a folder for a file": (".", r"is a folder, .* has 'train\.csv'"),
+    "a name that is too long": ("x" * 300 + ".csv", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("name", "says"), MISSING.values(), ids=MISSING)
+def test_a_wrong_path_is_named_with_what_is_there(name, says, tmp_path):
     (tmp_path / "train.csv").write_bytes(GOOD)
-    with pytest.raises(DataError, match=r"trian\.csv: no such file; the folder .* has 'train\.csv'"):
-        load_table(tmp_path / "trian.csv")
-
-
-def test_missing_folder_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"no such file; the folder .*nowhere does not exist either"):
-        load_table(tmp_path / "nowhere" / "train.csv")
-
-
-def test_folder_in_place_of_a_file_is_named_with_its_files(tmp_path):
-    (tmp_path / "train.csv").write_bytes(GOOD)
-    with pytest.raises(DataError, match=r"is a folder, not a file; the folder .* has 'train\.csv'"):
-        load_table(tmp_path)
-
-
-def test_unreadable_file_is_named(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
-        load_table(tmp_path / ("x" * 300 + ".csv"))
+    with pytest.raises(DataError, match=says):
+        load_table(tmp_path / name)
 
 
 DEV_CASES = {
     "unknown label": (
         b"text,label\nok,1\nso so,2\n",
-        ":3: unknown label '2'; write it as one of the 2 classes, '0', '1', or",
+        ":3: unknown label '2'",
     ),
     "another text column": (b"sentence,label\nok,1\n", ":1: no column 'text'"),
     "empty text": (b"text,label\n,1\n", ":2: empty text"),
@@ -215,7 +204,7 @@ def test_bad_dev_file_is_named_with_its_line(data, says, tmp_path):
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_dev_share_outside_zero_to_one_is_refused(share, tmp_path):
     (tmp_path / "train.csv").write_bytes(GOOD)
-    with pytest.raises(DataError, match=f"dev_share is {share}, must lie between 0 and 1"):
+    with pytest.raises(DataError, match=f"dev_share is {share}, .* 0 and 1"):
         load_table(tmp_path / "train.csv", dev_share=share)
 
 

@@ -56,7 +56,7 @@ def test_batched_proposals_are_those_of_one_masked_pair_at_a_time(tokenizer, tok
 
 def test_pieces_inside_a_word_and_special_tokens_are_never_proposed(tokenizer):
     words = TEXTS[1].split()
-    found = MaskedWordModel(bert(tokenizer), tokenizer).propose(words, [1], len(tokenizer))
+    found = MaskedWordModel(bert(tokenizer, spare=50), tokenizer).propose(words, [1], 1000)  # a padded vocabulary
     assert set(found[1]) == {token for token in tokenizer.get_vocab() if not token.startswith(("##", "["))}
 
 
@@ -66,25 +66,11 @@ def test_words_of_several_pieces_are_left_out(tokenizer):
     assert MaskedWordModel(bert(tokenizer), tokenizer).propose(words, [1], 5) == {}
 
 
-def test_a_vocabulary_padded_beyond_the_tokenizer_proposes_known_words_only(tokenizer):
-    model = MaskedWordModel(bert(tokenizer, spare=50), tokenizer)
-    assert None not in model.propose(["dull", "film"], [0], 1000)[0]
-
-
-def test_of_a_long_pair_the_second_text_is_cut(tokenizer):
+def test_of_a_long_pair_the_second_text_is_cut_and_of_a_longer_text_the_end(tokenizer):
     model = MaskedWordModel(bert(tokenizer), tokenizer)
-    words = ["dull"] * 40  # 40 + 40 and three special tokens, in 64 positions
-    assert set(model.propose(words, [0, 39], 5)) == {0, 39}
-
-
-def test_of_a_text_longer_than_the_positions_the_end_is_left_out(tokenizer):
-    model = MaskedWordModel(bert(tokenizer), tokenizer)
-    words = ["dull"] * 100
-    assert set(model.propose(words, range(100), 5)) == set(range(62))
-
-
-def test_a_text_without_words_has_no_proposals(tokenizer):
-    assert MaskedWordModel(bert(tokenizer), tokenizer).propose([], [], 5) == {}
+    assert set(model.propose(["dull"] * 40, [0, 39], 5)) == {0, 39}  # 40 + 40 and 3 special tokens, in 64 positions
+    assert set(model.propose(["dull"] * 100, range(100), 5)) == set(range(62))
+    assert model.propose([], [], 5) == {}
 
 
 def byte_level_tokenizer():
@@ -103,14 +89,9 @@ def byte_level_tokenizer():
     pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     pipeline.decoder = decoders.ByteLevel()
     pipeline.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=True)
-    names = {
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-        "mask_token": "<mask>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-    }
-    return PreTrainedTokenizerFast(tokenizer_object=pipeline, model_max_length=32, **names)
+    names = {"pad": "<pad>", "unk": "<unk>", "mask": "<mask>", "cls": "<s>", "sep": "</s>"}
+    tokens = {f"{name}_token": token for name, token in names.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=pipeline, model_max_length=32, **tokens)
 
 
 def test_a_byte_level_model_proposes_words_without_its_space_mark():
@@ -125,34 +106,28 @@ def test_a_byte_level_model_proposes_words_without_its_space_mark():
     assert not model.is_uncased
 
 
-def test_a_tokenizer_that_lowers_case_makes_the_model_uncased(tokenizer):
-    assert MaskedWordModel(bert(tokenizer), tokenizer).is_uncased
-
-
 def test_a_saved_checkpoint_proposes_the_same_words(tokenizer, tmp_path):
     model = bert(tokenizer)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    words = TEXTS[0].split()
-    expected = MaskedWordModel(model, tokenizer).propose(words, [1, 3], 15)
-    assert load_masked_lm(tmp_path).propose(words, [1, 3], 15) == expected
+    words, loaded = TEXTS[0].split(), load_masked_lm(tmp_path)
+    assert loaded.propose(words, [1, 3], 15) == MaskedWordModel(model, tokenizer).propose(words, [1, 3], 15)
+    assert loaded.is_uncased
 
 
-def test_a_checkpoint_without_a_masked_lm_head_is_refused(tokenizer, tmp_path):
-    BertModel(BertConfig(vocab_size=len(tokenizer), **SHAPE)).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=r"\d+ weights of a masked LM are missing \(cls\.predictions"):
-        load_masked_lm(tmp_path)
+WRONG = {
+    "no checkpoint": (None, "cannot be loaded as a masked LM"),
+    "no masked-LM head": (BertModel, r"\d+ weights of a masked LM are missing \(cls\.predictions"),
+    "fewer tokens than the tokenizer": (BertForMaskedLM, r"tokenizer has \d+ tokens and the model 10"),
+}
 
 
-def test_a_tokenizer_larger_than_the_model_is_refused_with_both_numbers(tokenizer, tmp_path):
-    BertForMaskedLM(BertConfig(vocab_size=10, **SHAPE)).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=f"the tokenizer has {len(tokenizer)} tokens and the model 10"):
-        load_masked_lm(tmp_path)
-
-
-def test_a_folder_without_a_checkpoint_is_refused_in_one_line(tmp_path):
-    with pytest.raises(CheckpointError, match="cannot be loaded as a masked LM") as refused:
+@pytest.mark.parametrize(("kind", "says"), WRONG.values(), ids=WRONG)
+def test_a_wrong_checkpoint_is_refused_in_one_line(kind, says, tokenizer, tmp_path):
+    if kind is not None:
+        vocabulary = 10 if kind is BertForMaskedLM else len(tokenizer)
+        kind(BertConfig(vocab_size=vocabulary, **SHAPE)).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=says) as refused:
         load_masked_lm(tmp_path)
     assert "\n" not in str(refused.value)

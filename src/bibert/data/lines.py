@@ -43,6 +43,11 @@ def shown(names: Iterable[str]) -> str:
     return ", ".join(short[:10]) + (", ..." if len(short) > 10 else "")
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is ASCII without NUL, so that nothing needs to be checked."""
+    return text.isascii() and "\0" not in text
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How bytes become rows."""
@@ -66,7 +71,7 @@ class Decoding:
         Raises:
             DataError: a byte is not in the encoding, or is NUL.
         """
-        if (text.isascii() and "\0" not in text) or not (found := NOT_TEXT.search(text)):
+        if is_plain(text) or not (found := NOT_TEXT.search(text)):
             return text
         if self.on_error == "replace":
             return NOT_TEXT.sub("\ufffd", text)

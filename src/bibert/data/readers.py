@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, reading, shown
+from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, is_plain, reading, shown
 from bibert.errors import DataError, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
@@ -268,13 +268,14 @@ class Delimited(Reader):
     def _row(self, number: int, record: list[str] | DataError) -> Row:
         if isinstance(record, DataError):
             raise record
-        where = self.where(number)
         if len(record) != len(self.names) and not self._ragged:
             raise DataError(
-                f"{where}: {len(record)} fields where the header has {len(self.names)} ({shown(self.names)}); "
-                "fix the row: a field holds a delimiter or line break, or the end of the row is missing"
+                f"{self.where(number)}: {len(record)} fields where the header has {len(self.names)} "
+                f"({shown(self.names)}); fix the row: a field holds a delimiter or line break, or its end is missing"
             )
-        fields = [self.decoding.checked(field, where) for field in record]
+        fields = record
+        if not is_plain("".join(record)):  # checked together, which is quick
+            fields = [self.decoding.checked(field, self.where(number)) for field in record]
         cells = dict(zip(self.names, fields, strict=False))
         cells.pop("", None)  # a column without a name (pandas writes the row number so) cannot be asked for
         return Row(number, cells, fields)

@@ -30,7 +30,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNOREC
 HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 MIN_ROWS_PER_CLASS = 2
-ROWS_PER_CHUNK = 4096
+ROWS_PER_CHUNK = 256  # few enough to stay in the cache of the CPU
 
 
 Source: TypeAlias = "str | Path | Dataset | Mapping[str, Dataset]"
@@ -86,9 +86,8 @@ def _collect(reader: Reader) -> Table:
         for row in chunk:
             if isinstance(row, DataError):
                 raise row
-            for name in row.cells:
-                if name not in columns:  # in JSONL a column may start late
-                    columns[name] = [None] * len(numbers)
+            if not columns.keys() >= row.cells.keys():  # in JSONL a column may start late
+                columns |= {name: [None] * len(numbers) for name in row.cells if name not in columns}
             for name, column in columns.items():
                 column.append(row.cells.get(name))
             numbers.append(row.number)
