@@ -5,9 +5,10 @@ for classifiers of words they are counted as float32 numbers, and words as UTF-8
 """
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,10 @@ from tokenizers import Tokenizer
 
 from bibert.data.augment import read_vectors
 from bibert.data.examples import Split
-from bibert.errors import CheckpointError, DataError, MissingExtraError, one_line
-from bibert.lab.rivals.models import Run
+from bibert.errors import CheckpointError, DataError, MissingExtraError, SchemeError, one_line
+from bibert.lab.rivals.models import Blueprint, Ids, Run
+from bibert.nn.checkpoint import load_classifier
+from bibert.nn.packable import CONFIG_KEYS, packed_config
 from bibert.runtime.classifier import TextClassifier
 from bibert.training.floor import MOST_ITERATIONS, bag_of_words
 
@@ -35,6 +38,43 @@ class Contender:
     kind: str
     classify: Classify
     shipped_bytes: int
+
+
+@dataclass(frozen=True)
+class Teacher(Blueprint):
+    """A full-precision classifier of ours as the BERT that rivals are built from."""
+
+    folder: Path
+    texts: tuple[tuple[int, ...], ...]  # token ids to calibrate int8 with
+
+    @classmethod
+    def load(cls, folder: Path, texts: Iterable[Sequence[int]]) -> "Teacher":
+        """Read the shape of a classifier.
+
+        Raises:
+            CheckpointError: the folder does not hold a complete classifier.
+            SchemeError: the classifier is quantized.
+        """
+        config = load_classifier(folder).model.config
+        if config.quantization.is_quantized:
+            raise SchemeError(f"{folder}: has the scheme {config.quantization.name!r}; give its full-precision teacher")
+        return cls(packed_config(config.to_dict()), folder, tuple(map(tuple, texts)))
+
+    def bert(self) -> Any:
+        """The network of transformers with the weights of the classifier."""
+        from transformers import BertConfig, BertForSequenceClassification
+
+        ours = load_classifier(self.folder).model
+        keys = (*CONFIG_KEYS.values(), "num_labels", "hidden_act", "layer_norm_eps")
+        model = BertForSequenceClassification(BertConfig(**{key: getattr(ours.config, key) for key in keys}))
+        model.load_state_dict(ours.state_dict())  # the names of the weights are the same
+        return model.eval()
+
+    def calibration(self) -> Iterator[tuple[Ids, Ids]]:
+        """The given texts, one at a time."""
+        for text in self.texts:
+            ids = np.array([text], dtype=np.int64)
+            yield ids, np.ones_like(ids)
 
 
 def packed_classify(classifier: TextClassifier) -> Classify:

@@ -28,6 +28,7 @@ import numpy as np
 import tables
 from contenders import (
     Contender,
+    Teacher,
     bag_of_words_contender,
     glove_contender,
     glove_vectors,
@@ -43,7 +44,6 @@ from bibert.data.glue import load_glue
 from bibert.errors import BibertError, DataError, MissingExtraError, require_extra
 from bibert.lab.rivals.alone import build_alone
 from bibert.lab.rivals.engines import OURS, Rival, get_rivals
-from bibert.lab.rivals.models import Blueprint
 from bibert.lab.rivals.timing import QUIET, Turns, summarize, take_turns
 from bibert.runtime.classifier import TextClassifier, load
 
@@ -135,7 +135,7 @@ def teachers(
     path = teacher / "tokenizer.json"
     tokenizer = read_tokenizer(path, max_length)
     chosen = np.random.default_rng(SEED).choice(len(train), min(CALIBRATION_TEXTS, len(train)), replace=False)
-    blueprint = Blueprint.of_classifier(teacher, [tokenizer.encode(train.texts[row]).ids for row in chosen])
+    blueprint = Teacher.load(teacher, [tokenizer.encode(train.texts[row]).ids for row in chosen])
     for rival in tracked(rivals, len(rivals), "preparing the teacher"):
         built = build_alone(rival.name, blueprint, folder)
         run = (rival.load_for_texts or rival.load)(built, THREADS)

@@ -5,11 +5,14 @@ import importlib.util
 import contenders
 import numpy as np
 import pytest
-from contenders import bag_of_words_contender, glove_contender, packed_classify, read_tokenizer, rival_classify
+from contenders import Teacher, bag_of_words_contender, glove_contender, packed_classify, read_tokenizer, rival_classify
 
 from bibert.data.encoding import train_tokenizer
 from bibert.data.examples import Split
-from bibert.errors import CheckpointError, DataError, MissingExtraError
+from bibert.errors import CheckpointError, DataError, MissingExtraError, SchemeError
+from bibert.lab.rivals.alone import build_alone
+from bibert.lab.rivals.engines import RIVALS
+from bibert.lab.rivals.models import Shape, random_batch
 
 TEXTS = ("fine film", "fine play", "bad film", "bad play") * 5
 TRAIN = Split(TEXTS, None, (1.0, 1.0, 0.0, 0.0) * 5, "train.tsv")
@@ -23,6 +26,53 @@ VECTORS = {
 def tokenizer_file(tmp_path):
     train_tokenizer(["a fine film", "a very bad film"]).save_pretrained(tmp_path)
     return tmp_path / "tokenizer.json"
+
+
+@pytest.fixture
+def save_teacher(save_untrained, tmp_path):
+    return lambda name, **config: save_untrained(tmp_path / name, ["a fine film", "a bad film"], **config)
+
+
+def test_a_teacher_computes_the_same_as_our_own_network(save_teacher):
+    import torch
+
+    from bibert.nn.checkpoint import load_classifier
+
+    folder = save_teacher("model", hidden_act="relu", layer_norm_eps=1e-6)
+    teacher = Teacher.load(folder, [])
+    assert (teacher.config.hidden, teacher.config.layers, teacher.config.norm_eps) == (32, 2, 1e-6)
+    ours, theirs = load_classifier(folder).model.eval(), teacher.bert()
+    ids, mask = map(torch.from_numpy, random_batch(Shape(3, 9), ours.config.vocab_size))
+    mask[1, 5:] = 0
+    with torch.inference_mode():
+        wanted, found = (model(input_ids=ids, attention_mask=mask).logits for model in (ours, theirs))
+    assert torch.allclose(found, wanted, atol=1e-6)  # fused attention adds in another order
+    assert not theirs.training
+
+
+def test_a_teacher_that_is_quantized_or_missing_is_refused(save_teacher, tmp_path):
+    with pytest.raises(SchemeError, match=r"model: .*'bibert'.* teacher"):
+        Teacher.load(save_teacher("model", scheme="bibert"), [])
+    with pytest.raises(CheckpointError, match="nothing"):
+        Teacher.load(tmp_path / "nothing", [])
+
+
+def test_int8_is_calibrated_with_the_given_texts(save_teacher):
+    batches = list(Teacher.load(save_teacher("model"), [[2, 7, 3], [2, 3]]).calibration())
+    assert [ids.tolist() for ids, _ in batches] == [[[2, 7, 3]], [[2, 3]]]
+    assert [mask.tolist() for _, mask in batches] == [[[1, 1, 1]], [[1, 1]]]
+
+
+@pytest.mark.parametrize("name", ["torch-fp32", "torch-int8"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_child_builds_a_rival_with_the_weights_of_a_teacher(name, save_teacher, tmp_path):
+    batch, found = (np.array([[2, 5, 3]]), np.ones((1, 3), dtype=np.int64)), []
+    for spread in (0.02, 0.5):
+        folder = tmp_path / f"built-{spread}"
+        folder.mkdir()
+        teacher = Teacher.load(save_teacher(f"model-{spread}", initializer_range=spread), [])
+        found.append(RIVALS[name].load(build_alone(name, teacher, folder), 1)(*batch))
+    assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 class Engine:

@@ -7,11 +7,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import Json
+from bibert.cli.options import Json, option
 from bibert.lab.architecture import ARCHITECTURES, describe, get_architecture, name_of
 from bibert.lab.comparison import Figure, Verdict, figures, readings_of_13_4
 from bibert.lab.cost import MIB, RULES, TOKENS, size
@@ -26,27 +25,14 @@ PAPERS = tuple(dict.fromkeys(row.architecture for row in TABLE_2.rows))
 HEADS = {"size": "size, MB", "flops": "FLOPs, G", "extra_flops": "ΔFLOPs, G"}
 DIGITS = {"size": 2, "flops": 3, "extra_flops": 4}
 WORDS = {Verdict.EQUAL: "reproduced", Verdict.CLOSE: "close", Verdict.DIFFERENT: "not"}
+SHAPE_HELP = f"Add a shape with all schemes: {', '.join(ARCHITECTURES)}, a config.json or its folder. May be repeated."
 Shapes = dict[str, tuple[PackedConfig, list[Figure]]]
 
 
 def cost(
-    architecture: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--architecture",
-            "-a",
-            help=f"Add a shape with all schemes: {', '.join(ARCHITECTURES)}, a config.json or its folder. "
-            "May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    architecture: Annotated[list[str] | None, option(SHAPE_HELP, "--architecture", "-a")] = None,
     packed: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Show the bytes of this packed file beside the rule. May be repeated.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        list[str] | None, option("Show the bytes of this packed file beside the rule. May be repeated.", metavar="FILE")
     ] = None,
     json: Json = False,
 ) -> None:

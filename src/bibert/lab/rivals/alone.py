@@ -36,8 +36,9 @@ def peak_memory_alone(name: str, path: Path, threads: int, shape: Shape, vocabul
 
 
 def _ask(*task: Any) -> Any:
-    command = [sys.executable, "-m", __name__]
-    done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, check=False)
+    command, path = [sys.executable, "-m", __name__], os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path}  # a blueprint may be a class of the calling script's neighbours
+    done = subprocess.run(command, input=pickle.dumps(task), env=environment, capture_output=True, check=False)
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
         raise ChildError(lines[-1] if lines else f"its process ended with code {done.returncode}")

@@ -1,21 +1,20 @@
 """What engines run in a benchmark: random batches, random packed models, and the full-precision BERT of the rivals.
 
-The time of a forward pass does not depend on the values, so random weights are enough to compare speed. To compare
-accuracy, a `Blueprint` takes the weights of a trained classifier. torch and transformers are imported on demand.
+The time of a forward pass does not depend on the values, so random weights are enough to compare speed. torch and
+transformers are imported on demand.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError, SchemeError
-from bibert.nn.packable import CONFIG_KEYS, packed_config
+from bibert.errors import BibertError
+from bibert.nn.packable import CONFIG_KEYS
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig, TensorSpec, columns_of_bits, tensor_specs
@@ -77,20 +76,29 @@ def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generato
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The BERT that every rival is built from; it is sent to the process that builds."""
+    """The BERT that every rival is built from: here one with random weights. It is sent to the process that builds."""
 
     config: PackedConfig
-    weights: Path | None = None  # folder of a full-precision classifier; None for random weights
-    texts: tuple[tuple[int, ...], ...] = ()  # token ids to calibrate int8 with; none for random ids
-
-    @classmethod
-    def of_classifier(cls, folder: Path, texts: Sequence[Sequence[int]]) -> Self:
-        """The blueprint of a full-precision classifier; raises as `trained_bert` does."""
-        return cls(packed_config(trained_bert(folder).config.to_dict()), folder, tuple(map(tuple, texts)))
 
     def bert(self) -> Any:
-        """The BERT as the class of transformers, which every tool can convert."""
-        return random_bert(self.config) if self.weights is None else trained_bert(self.weights)
+        """A `BertForSequenceClassification` of transformers in eval mode, which every tool can convert.
+
+        Raises:
+            BibertError: the heads do not fill the hidden size, which that class cannot express.
+        """
+        config = self.config
+        if config.inner != config.hidden:
+            raise BibertError(
+                f"{config.heads} heads of {config.head_size} make {config.inner} channels, the attention of a rival "
+                f"needs {config.hidden}, its hidden size; compare a model whose heads fill it"
+            )
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification
+
+        torch.manual_seed(0)
+        sizes = {key: getattr(config, name) for name, key in CONFIG_KEYS.items()}
+        # Nothing here is padding, and a small vocabulary may not have the id of BERT's.
+        return BertForSequenceClassification(BertConfig(**sizes, num_labels=config.labels, pad_token_id=None)).eval()
 
     def example_inputs(self) -> dict[str, Any]:
         """Tensors for tools that trace a BERT through one call.
@@ -103,63 +111,7 @@ class Blueprint:
         return {name: torch.from_numpy(values) for name, values in zip(INPUTS, batch, strict=True)}
 
     def calibration(self) -> Iterator[tuple[Ids, Ids]]:
-        """Batches of one text, real or random, to choose the ranges of int8."""
-        if self.texts:
-            for text in self.texts:
-                ids = np.array([text], dtype=np.int64)
-                yield ids, np.ones_like(ids)
-            return
+        """Batches of one text to choose the ranges of int8 with."""
         lengths = [min(length, self.config.positions) for length in CALIBRATION_LENGTHS]
         for seed, length in enumerate(islice(cycle(lengths), CALIBRATION_BATCHES)):
             yield random_batch(Shape(1, length), self.config.vocabulary, seed)
-
-
-def random_bert(config: PackedConfig) -> Any:
-    """An untrained `BertForSequenceClassification` of transformers, in eval mode.
-
-    Raises:
-        BibertError: the heads do not fill the hidden size, which that class cannot express.
-    """
-    _check_heads(config.heads, config.head_size, config.hidden)
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(0)
-    sizes = {key: getattr(config, name) for name, key in CONFIG_KEYS.items()}
-    # Nothing here is padding, and a small vocabulary may not have the id of BERT's.
-    return BertForSequenceClassification(BertConfig(**sizes, num_labels=config.labels, pad_token_id=None)).eval()
-
-
-def trained_bert(folder: Path) -> Any:
-    """The `BertForSequenceClassification` of transformers with the weights of a full-precision classifier of ours.
-
-    Raises:
-        CheckpointError: the folder does not hold a complete classifier.
-        SchemeError: the classifier is quantized.
-        BibertError: the heads do not fill the hidden size.
-    """
-    from transformers import BertConfig, BertForSequenceClassification
-
-    from bibert.nn.checkpoint import load_classifier
-
-    ours = load_classifier(folder).model
-    config = ours.config
-    if config.quantization.is_quantized:
-        raise SchemeError(
-            f"{folder}: is quantized by scheme {config.quantization.name!r}, a rival starts from full precision; "
-            "give the teacher"
-        )
-    _check_heads(config.num_attention_heads, config.head_size, config.hidden_size)
-    keys = (*CONFIG_KEYS.values(), "hidden_act", "layer_norm_eps")
-    theirs = BertConfig(num_labels=config.num_labels, **{key: getattr(config, key) for key in keys})
-    model = BertForSequenceClassification(theirs)
-    model.load_state_dict(ours.state_dict())  # the names of the weights are the same
-    return model.eval()
-
-
-def _check_heads(heads: int, head_size: int, hidden: int) -> None:
-    if heads * head_size != hidden:
-        raise BibertError(
-            f"{heads} heads of {head_size} make {heads * head_size} channels, the attention of a rival needs {hidden}, "
-            "its hidden size; compare a model whose heads fill it"
-        )
