@@ -258,7 +258,7 @@ def test_a_wrong_answer_on_a_real_row_names_the_file_and_the_row(student, packed
         verify(student, packed, ROWS)
 
 
-def test_other_tokens_at_run_time_are_found(student, packed, monkeypatch):
+def test_different_tokens_at_run_time_are_found(student, packed, monkeypatch):
     three = Encoded(np.array([1, 2, 3], dtype=np.int32))
     monkeypatch.setattr(TextEncoder, "encode", lambda _, rows: [three] * len(rows))
     with pytest.raises(CheckpointError, match=r"reviews\.csv: row 0 .*5 tokens .* 3 .*tokenizer\.json"):

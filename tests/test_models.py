@@ -36,14 +36,14 @@ def path():
     return found
 
 
-def test_the_model_of_the_package_is_what_load_gives_by_default(path):
+def test_load_returns_the_shipped_model_by_default(path):
     classifier = bibert.load()
     assert classifier.labels == ("negative", "positive")
     assert classifier.about == file.load(path).about
     assert {text: classifier.predict(text)[0]["label"] for text in CLEAR} == CLEAR
 
 
-def test_predict_answers_without_a_model_without_torch_and_without_a_network():
+def test_predict_needs_no_model_argument_no_torch_and_no_network():
     code = (
         "import socket, sys\n"
         "def refuse(*_): raise AssertionError('a network was asked for')\n"
@@ -99,7 +99,7 @@ def test_a_file_of_the_same_name_in_the_folder_comes_first(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["", "..", "nothing", "sst2.bibert", "../models/sst2"])
-def test_a_name_that_is_not_in_the_package_is_no_model_of_it(name):
+def test_a_name_that_is_not_shipped_is_not_found(name):
     assert shipped_file(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Bad files made by hand, one for every way a file can be wrong: each is refused with a message of its own."""
+"""Bad files, one for every way a file can be wrong: each is refused with its own message."""
 
 import copy
 import hashlib
@@ -309,7 +309,7 @@ def test_the_draft_that_bad_files_are_made_of_is_itself_good(draft, tmp_path):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_bad_file_is_refused_with_a_short_message_of_its_own(name, messages):
+def test_each_bad_file_is_refused_with_its_own_short_message(name, messages):
     assert [other for other in KINDS if re.search(KINDS[name][1], messages[other])] == [name]
     assert messages[name].isprintable()
     assert len(messages[name]) < 700

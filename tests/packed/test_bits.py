@@ -1,4 +1,4 @@
-"""The bit convention: which bit a channel is, what lies behind the last one, and the way back."""
+"""The bit convention: which bit a channel is, what follows the last one, and unpacking."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_words_are_little_endian_in_memory():
     assert words.tobytes() == bytes([0b1, 0b11, 0, 0, 0, 0, 0, 0])
 
 
-def test_it_does_not_matter_how_the_truth_values_lie_in_memory():
+def test_the_memory_layout_of_the_booleans_does_not_matter():
     flags = np.random.default_rng(0).random((3, 4, 70)) < 0.5
     for axes in [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 1, 0)]:
         turned = flags.transpose(axes)
@@ -37,7 +37,7 @@ def test_it_does_not_matter_how_the_truth_values_lie_in_memory():
 
 
 @given(st.integers(1, 200), st.integers(0, 4), st.integers(0, 2**32))
-def test_unpacking_gives_back_what_was_packed_and_nothing_strays(channels, rows, seed):
+def test_unpacking_inverts_packing_and_leaves_no_stray_bits(channels, rows, seed):
     flags = np.random.default_rng(seed).random((2, rows, channels)) < 0.5
     words = pack_rows(flags)
     assert words.shape == (2, rows, words_for(channels))

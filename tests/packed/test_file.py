@@ -1,4 +1,4 @@
-"""Packed models: made of tensors, saved whole, loaded equal, never changed by what happens to the file afterwards."""
+"""Packed models: built from tensors, saved completely, loaded equal, and independent of the file afterwards."""
 
 import os
 import re
@@ -105,7 +105,7 @@ def test_the_digest_depends_on_every_part_and_on_nothing_else(make_model):
     assert make_model().digest == digests[0]
 
 
-def test_fifty_thousand_labels_are_no_problem(make_model, tmp_path):
+def test_fifty_thousand_labels_are_saved_and_loaded(make_model, tmp_path):
     model = make_model(PackedConfig(1, 1, 1, 1, 1, 1, 1, 1, 50_000))
     save(model, tmp_path / "a.bibert")
     assert load(tmp_path / "a.bibert").labels == model.labels
@@ -145,18 +145,18 @@ def test_tensors_that_do_not_fit_are_refused(parts, change, message):
         ({"about": {"a": float("nan")}}, "^about: .*JSON"),
     ],
 )
-def test_descriptions_that_no_file_holds_are_refused(parts, change, message):
+def test_invalid_descriptions_are_refused(parts, change, message):
     with pytest.raises(ModelFileError, match=message):
         PackedModel.from_tensors(**parts | change)
 
 
-def test_a_model_that_no_reader_accepts_is_refused_before_its_memory_is_taken():
+def test_a_model_that_no_reader_accepts_is_refused_before_memory_is_allocated():
     config = PackedConfig(1, 4096, 64, 64, 1, 2**20, 8192, 64, 65536)
     with pytest.raises(ModelFileError, match=r"[0-9]{10} bytes.* 1000000000"):
         PackedModel.from_tensors(config, list(map(str, range(65536))), 1, {}, b"a", {})
 
 
-def test_saving_into_nowhere_says_so(make_model, tmp_path):
+def test_saving_into_a_missing_folder_or_over_a_folder_is_refused(make_model, tmp_path):
     with pytest.raises(BibertError, match=r"none.* does not exist"):
         save(make_model(), tmp_path / "none" / "a.bibert")
     with pytest.raises(BibertError, match="regular file"):
@@ -220,7 +220,7 @@ def test_loading_needs_nothing_but_numpy_and_the_standard_library():
 @pytest.mark.parametrize(
     ("name", "message"), [("", "folder.*bibert pack"), ("no.bibert", "no such file"), ("a\0b", "no such file")]
 )
-def test_what_is_not_a_file_is_refused(tmp_path, name, message):
+def test_a_folder_or_a_missing_file_is_refused(tmp_path, name, message):
     with pytest.raises(ModelFileError, match=rf"^{re.escape(str(tmp_path / name))}: .*{message}"):
         load(tmp_path / name)
 

@@ -1,6 +1,6 @@
-"""docs/packed-format.md is true and enough: its tables are the code's, and what is written from it alone agrees.
+"""docs/packed-format.md is correct and complete: its tables match the code, and a reader written from it agrees.
 
-The reader and the forward pass below use nothing of the package; they are what somebody else would write.
+The reader and the forward pass below use nothing of the package; they are what a second implementer would write.
 """
 
 import hashlib

@@ -58,7 +58,7 @@ def test_score_thresholds_are_one_integer_per_head():
 
 @given(data=st.data())
 @settings(max_examples=50)
-def test_a_config_survives_the_way_through_plain_values(data, small_configs):
+def test_a_config_survives_a_round_trip_through_plain_values(data, small_configs):
     config = data.draw(small_configs)
     assert PackedConfig.from_dict(config.to_dict()) == config
 
@@ -83,7 +83,7 @@ def test_every_size_is_accepted_at_its_limits_and_refused_beyond(name):
         ({"thresholds": ("query", "query")}, r"thresholds is \('query', 'query'\).* once"),
     ],
 )
-def test_options_that_make_no_model_are_refused(change, message):
+def test_invalid_options_are_refused(change, message):
     with pytest.raises(ModelFileError, match=message):
         dataclasses.replace(MINILM, **change)
 
@@ -95,6 +95,6 @@ def test_options_that_make_no_model_are_refused(change, message):
         (lambda values: values | {"thresholds": 1}, "thresholds is 1"),
     ],
 )
-def test_plain_values_that_are_no_config_are_refused(change, message):
+def test_invalid_values_of_a_config_are_refused(change, message):
     with pytest.raises(ModelFileError, match=message):
         PackedConfig.from_dict(change(MINILM.to_dict()))

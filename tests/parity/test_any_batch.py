@@ -55,7 +55,7 @@ def test_any_number_of_threads_gives_the_same_bits(threads, batch, pair, expecte
         assert_same_bits(engine.logits(**one), expected[5:6])
 
 
-def test_an_engine_on_its_own_choice_of_threads_and_isa_gives_the_same_bits(batch, pair, expected, assert_same_bits):
+def test_an_engine_with_default_threads_and_isa_gives_the_same_bits(batch, pair, expected, assert_same_bits):
     assert_same_bits(Engine.from_packed(pair.packed).logits(**batch), expected)
 
 

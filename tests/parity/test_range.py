@@ -29,7 +29,7 @@ def outcome(runtimes, assert_agree):
 
 
 @torch.no_grad()
-def test_of_the_last_block_only_the_first_token_must_be_in_range(new_pair, new_batch, outcome):
+def test_only_the_first_token_of_the_last_block_must_be_in_range(new_pair, new_batch, outcome):
     pair, largest, found = new_pair(3), [], set()
     batch = new_batch(pair, LENGTHS)
     for module in pair.network.modules():

@@ -1,4 +1,4 @@
-"""Texts to labels: the shapes and scores of transformers' pipeline, in the user's order, for any kind of input."""
+"""Texts to labels: shapes and scores like transformers' pipeline, in the order of the input, for any iterable."""
 
 import inspect
 import json
@@ -83,16 +83,16 @@ def test_answers_are_the_same_alone_and_in_the_order_of_the_texts(classifier):
 
 
 @pytest.mark.parametrize("kind", [tuple, iter, np.array, lambda texts: (text for text in texts), dict.fromkeys])
-def test_anything_that_yields_texts_will_do(classifier, kind):
+def test_any_iterable_of_texts_is_accepted(classifier, kind):
     assert classifier.predict(kind(TEXTS)) == classifier.predict(TEXTS)
 
 
-def test_no_texts_have_no_answers(classifier):
+def test_no_texts_give_no_answers(classifier):
     assert classifier.predict([]) == classifier.predict([], []) == classifier([]) == []
     assert classifier.logits([]).shape == classifier.predict_proba(iter([])).shape == (0, 3)
 
 
-def test_pairs_are_not_single_texts_and_may_be_single(classifier):
+def test_pairs_differ_from_single_texts_and_may_be_a_single_pair(classifier):
     found = classifier.predict(TEXTS, PAIRS)
     assert found != classifier.predict(TEXTS)
     assert classifier.predict(iter(TEXTS), iter(PAIRS)) == found
@@ -113,7 +113,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
-def test_what_is_no_text_is_refused_with_its_number(classifier, arguments, message):
+def test_a_row_that_is_not_a_text_is_refused_with_its_number(classifier, arguments, message):
     with pytest.raises(EngineError, match=message):
         classifier.predict(*arguments)
 
@@ -125,7 +125,7 @@ def test_the_number_of_a_bad_row_counts_all_windows(classifier):
         next(stream)
 
 
-def test_a_text_without_an_answer_is_named_by_its_window_and_its_place(classifier, monkeypatch):
+def test_a_text_that_diverges_is_named_by_its_window_and_place(classifier, monkeypatch):
     answer = classifier.engine.logits_of
 
     def diverging(rows):
@@ -248,7 +248,7 @@ def assert_alike(found, expected):
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
-def test_a_call_answers_as_the_pipeline_of_transformers(both, call):
+def test_a_call_answers_like_the_pipeline_of_transformers(both, call):
     theirs, ours = both
     assert_alike(call(ours), call(theirs))
 
@@ -292,7 +292,7 @@ def test_a_call_with_an_unknown_value_is_refused(classifier, arguments, options,
         classifier(*arguments, **options)
 
 
-def test_from_import_to_label_nothing_heavy_is_loaded(model_file):
+def test_predicting_imports_nothing_heavy(model_file):
     code = (
         "import json, sys, bibert\n"
         f"bibert.load({str(model_file)!r}).predict('a film')\n"

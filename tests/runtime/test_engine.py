@@ -1,4 +1,4 @@
-"""The engine: the bits of the reference, whatever the batch, and an error with two numbers for what it cannot run."""
+"""The engine gives the bits of the reference in any batch, and an error with the numbers for bad input."""
 
 import gc
 import os
@@ -59,7 +59,7 @@ def test_the_logits_are_those_of_the_reference(packed, isa, dtype):
     assert engine.isa == isa
 
 
-def test_a_mask_of_truth_values_will_do_and_none_means_all(engine):
+def test_a_mask_may_be_boolean_and_none_means_no_padding(engine):
     assert same_bits(engine.logits(IDS, MASK.astype(bool)), engine.logits(IDS, MASK))
     assert same_bits(engine.logits(IDS), engine.logits(IDS, np.ones_like(IDS), np.zeros_like(IDS)))
 
@@ -120,7 +120,7 @@ BAD = {
 
 @pytest.mark.parametrize("run", ["engine", "reference"])
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
-def test_what_does_not_fit_is_refused_with_its_numbers(engine, packed, run, arguments, message):
+def test_input_that_does_not_fit_is_refused_with_its_numbers(engine, packed, run, arguments, message):
     with pytest.raises(EngineError, match=message):
         engine.logits(*arguments) if run == "engine" else reference.logits(packed, *arguments)
 
@@ -153,12 +153,12 @@ def test_logits_that_are_not_finite_are_an_error_everywhere(changed):
 
 
 @pytest.mark.parametrize("threads", [-1, 1.0, True, "2", 10**9])
-def test_a_number_of_threads_that_is_none_is_refused(packed, threads):
+def test_an_invalid_number_of_threads_is_refused(packed, threads):
     with pytest.raises(EngineError, match=rf"threads is {threads!r}.* 0 .* 256"):
         Engine.from_packed(packed, threads=threads)
 
 
-def test_an_isa_is_that_of_the_argument_else_of_the_environment(packed, monkeypatch):
+def test_the_isa_comes_from_the_argument_or_the_environment(packed, monkeypatch):
     best = available_isas()[0]
     monkeypatch.setenv("BIBERT_ISA", "reference")
     assert Engine.from_packed(packed).isa == "reference"
@@ -172,7 +172,7 @@ def test_an_isa_is_that_of_the_argument_else_of_the_environment(packed, monkeypa
 
 
 @pytest.mark.parametrize("isa", ["mmx", "", "avx2\0", "\u00e4", 3])
-def test_an_isa_that_is_not_there_is_refused(packed, isa):
+def test_an_unknown_isa_is_refused(packed, isa):
     with pytest.raises(EngineError, match=rf"isa is {re.escape(repr(isa))}, .*reference"):
         Engine.from_packed(packed, isa=isa)
 
@@ -198,7 +198,7 @@ def test_the_first_sequence_without_an_answer_is_named_whatever_the_lengths(pack
     assert diverged.logits_of([rows[0], rows[1], rows[4]]).shape == (3, packed.config.labels)
 
 
-def test_the_weights_in_memory_may_go_once_the_engine_has_them(new_packed):
+def test_the_weights_may_be_freed_once_the_engine_has_them(new_packed):
     packed = new_packed(seed=3)
     engine = Engine.from_packed(packed)
     expected, gone = engine.logits(IDS), weakref.ref(packed)
@@ -249,7 +249,7 @@ def test_an_engine_says_why_it_is_not_pickled(engine):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_of_fork_goes_on_with_the_engine(packed):
+def test_a_child_of_fork_can_use_the_engine(packed):
     engine = Engine.from_packed(packed, threads=2)
     expected = engine.logits(IDS)
     child = os.fork()

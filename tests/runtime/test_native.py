@@ -1,4 +1,4 @@
-"""The binding: it finds the library, refuses another one, and says the same numbers as the C header."""
+"""The binding finds the library, refuses others, and has the same numbers as the C header."""
 
 import ctypes
 import ctypes.util
@@ -25,7 +25,7 @@ def fresh():
     native.library.cache_clear()
 
 
-def test_a_missing_library_is_an_error_with_the_places_and_the_remedy(fresh, monkeypatch, tmp_path):
+def test_a_missing_library_is_an_error_that_names_the_places_and_the_remedy(fresh, monkeypatch, tmp_path):
     monkeypatch.delenv(native.LIBRARY_VARIABLE, raising=False)
     monkeypatch.setattr(bibert.runtime, "__path__", [str(tmp_path / "one"), str(tmp_path / "two")])
     with pytest.raises(EngineError, match=r"one/_native/libbibert\.\w+ .*two/_native.*install"):
@@ -42,7 +42,7 @@ def test_the_library_is_found_in_any_place_of_the_package(fresh, monkeypatch, tm
     assert Path(fresh()._name) == tmp_path / "_native" / native.FILE_NAME
 
 
-def test_a_file_that_is_no_library_is_refused(fresh, monkeypatch, tmp_path):
+def test_a_file_that_is_not_a_library_is_refused(fresh, monkeypatch, tmp_path):
     (tmp_path / "text.so").write_text("no library")
     monkeypatch.setenv(native.LIBRARY_VARIABLE, str(tmp_path / "text.so"))
     with pytest.raises(EngineError, match=r"text\.so: .*install"):
@@ -55,7 +55,7 @@ def test_a_library_of_another_version_is_refused_with_both_numbers(fresh, monkey
         fresh()
 
 
-def test_the_library_of_something_else_is_refused(fresh, monkeypatch):
+def test_an_unrelated_library_is_refused(fresh, monkeypatch):
     monkeypatch.setenv(native.LIBRARY_VARIABLE, ctypes.util.find_library("c") or "libc.so.6")
     with pytest.raises(EngineError, match=r"bibert_abi_version"):
         fresh()
@@ -73,7 +73,7 @@ def test_weights_of_another_size_are_refused(new_packed):
         native.NativeModel(packed.config, packed.data[: packed.weights_bytes - 1].copy())
 
 
-def test_the_header_says_the_same_numbers():
+def test_the_c_header_has_the_same_numbers():
     header = HEADER.read_text("utf-8")
     fields = re.search(r"typedef struct bibert_config \{(.*?)\}", header, re.DOTALL)[1]
     names = re.findall(r"(?:uint32_t|double) (\w+);", fields)

@@ -1,4 +1,4 @@
-"""The numpy reference: each step against arithmetic on plain numbers, and what it refuses. Torch agrees in parity/."""
+"""The numpy reference: each step against plain arithmetic. tests/parity compares it with torch."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_the_embedding_adds_the_token_type_before_the_position(new_packed, with_
     assert embedding.max() > 6  # one channel of 40 stands out: √39
 
 
-def test_layer_norm_is_layer_norm(new_packed):
+def test_layer_norm_agrees_with_the_textbook_formula(new_packed):
     packed = new_packed()
     x = DRAW.standard_normal((2, 3, 40)).astype(np.float32)
     found = reference._layer_norm(packed, "embeddings.norm", x, np.ones((2, 3), dtype=bool))
@@ -157,14 +157,14 @@ def test_a_hidden_state_outside_the_grid_is_an_error_that_names_the_layer(new_pa
         reference.logits(packed, IDS)
 
 
-def test_an_infinity_on_the_way_is_refused_without_a_warning(new_packed, with_tensors):
+def test_an_infinite_intermediate_value_is_refused_without_a_warning(new_packed, with_tensors):
     huge = np.full(40, 3e38, dtype=np.float32)
     packed = with_tensors(new_packed(), {"layers.0.attention_output.scale": huge})
     with pytest.raises(NumericError, match=r"layers\.0\.attention_norm: .*inf"):
         reference.logits(packed, IDS)
 
 
-def test_the_words_of_the_file_are_what_is_looked_up(new_packed):
+def test_the_embedding_is_looked_up_in_the_words_of_the_file(new_packed):
     packed = new_packed()
     ones = unpack_rows(packed.tensor("embeddings.word.bits")[7], 40)
     rows = np.where(ones, 1, -1) * packed.tensor("embeddings.word.scale")[7]

@@ -58,7 +58,7 @@ def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, any_text
 
 
 @pytest.mark.parametrize("max_length", [MAX_LENGTH, MAX_LENGTH + 1])  # what two texts share is odd, even
-def test_pairs_of_any_lengths_share_the_room_as_in_transformers(tokenizer, max_length):
+def test_pairs_of_any_lengths_are_truncated_as_in_transformers(tokenizer, max_length):
     encoder, plain = TextEncoder(tokenizer, 200, max_length), Tokenizer.from_buffer(tokenizer)
     plain.enable_truncation(max_length, strategy="longest_first")
     pairs = [("bad " * first, "film " * second) for first in range(20) for second in range(20)]
@@ -67,14 +67,14 @@ def test_pairs_of_any_lengths_share_the_room_as_in_transformers(tokenizer, max_l
 
 
 @pytest.mark.parametrize(("first", "second"), [(250, 251), (251, 250), (250, 250), (249, 700), (700, 249)])
-def test_of_two_long_texts_the_one_with_more_tokens_keeps_the_odd_one(encoder, tokenizer, first, second):
+def test_the_longer_of_two_long_texts_keeps_the_odd_token(encoder, tokenizer, first, second):
     plain = Tokenizer.from_buffer(tokenizer)
     plain.enable_truncation(MAX_LENGTH, strategy="longest_first")
     pair = ("film " * first, "is it the film ?" + " [UNK]" * (second - 5))  # the longer text may have fewer tokens
     assert encoder.encode([pair])[0].ids.tolist() == plain.encode(*pair).ids
 
 
-def test_of_a_huge_text_the_tokenizer_sees_little(encoder, monkeypatch):
+def test_the_tokenizer_sees_little_of_a_huge_text(encoder, monkeypatch):
     seen, ids_of = [], encoder.ids_of
     monkeypatch.setattr(encoder, "ids_of", lambda piece: seen.append(piece) or ids_of(piece))
     for piece in ("hello world ", "a", "中", " ", "😀", "—"):
@@ -85,7 +85,7 @@ def test_of_a_huge_text_the_tokenizer_sees_little(encoder, monkeypatch):
         assert found.truncated
 
 
-def test_many_rows_are_encoded_as_one_by_one(encoder, tokenizer):
+def test_many_rows_are_encoded_like_single_rows(encoder, tokenizer):
     rows = [*TEXTS, *zip(TEXTS, PAIRS, strict=True)] * 5
     assert len(rows) >= PARALLEL_FROM
     alone = [encoder.encode([row])[0] for row in rows]
@@ -93,19 +93,19 @@ def test_many_rows_are_encoded_as_one_by_one(encoder, tokenizer):
     assert as_lists(encoder.encode(rows)) == as_lists(alone) == as_lists(in_one_thread)
 
 
-def test_ids_are_what_the_engine_takes_and_no_rows_are_fine(encoder):
+def test_ids_are_int32_and_no_rows_give_no_ids(encoder):
     row = encoder.encode(["the film"])[0]
     assert row.ids.dtype == row.token_types.dtype == np.int32
     assert encoder.encode([]) == []
 
 
-def test_it_is_told_when_something_was_left_out(tokenizer):
+def test_truncation_is_reported(tokenizer):
     encoder = TextEncoder(tokenizer, 200, MAX_LENGTH, most_characters=1000)
     rows = ["the film", "film " * 14, "film " * 15, ("film", "bad " * 20), " " * 1000, " " * 1001, ("a", "\0" * 1001)]
     assert [row.truncated for row in encoder.encode(rows)] == [False, False, True, True, False, True, True]
 
 
-def test_what_is_behind_the_most_characters_is_not_read(tokenizer):
+def test_characters_after_the_limit_are_not_read(tokenizer):
     encoder = TextEncoder(tokenizer, 200, MAX_LENGTH, most_characters=1000)
     found = encoder.encode([" " * 999 + "a film", (" " * 1000 + "film", "bad")])
     assert as_lists(found) == as_lists(encoder.encode(["a", ("", "bad")]))
@@ -132,7 +132,7 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS.values(), ids=BAD_ROWS.keys())
-def test_what_is_no_text_is_refused_with_its_number_and_its_type(encoder, row, message):
+def test_a_row_that_is_not_a_text_is_refused_with_its_number_and_type(encoder, row, message):
     with pytest.raises(EngineError, match=message):
         encoder.encode(["a", "b", row], first=5)
 
@@ -140,7 +140,7 @@ def test_what_is_no_text_is_refused_with_its_number_and_its_type(encoder, row, m
 @pytest.mark.parametrize(
     "garbage", [b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi']
 )
-def test_a_tokenizer_that_is_none_is_a_bad_file(garbage):
+def test_an_invalid_tokenizer_is_a_bad_file(garbage):
     with pytest.raises(ModelFileError, match=r"tokenizer: .*read \(.+\).* again"):
         TextEncoder(garbage, 200, MAX_LENGTH)
 
@@ -158,7 +158,7 @@ def test_a_tokenizer_without_its_unknown_token_is_refused():
         TextEncoder(tokenizer.to_str().encode(), 200, MAX_LENGTH)
 
 
-def test_a_tokenizer_that_makes_no_tokens_of_a_text_is_refused():
+def test_a_tokenizer_that_gives_no_tokens_for_a_text_is_refused():
     silent = Tokenizer(BPE({"b": 0}, []))
     with pytest.raises(ModelFileError, match=r"tokenizer: .*each text"):
         TextEncoder(silent.to_str().encode(), 200, MAX_LENGTH)
@@ -206,7 +206,7 @@ def test_special_tokens_must_leave_room_for_the_text(tokenizer):
         encoder.encode(["film", ("film", "film")])
 
 
-def test_what_the_file_says_of_padding_and_truncation_does_not_matter(tokenizer, encoder):
+def test_padding_and_truncation_in_the_file_are_ignored(tokenizer, encoder):
     changed = Tokenizer.from_buffer(tokenizer)
     changed.enable_padding(length=50)
     changed.enable_truncation(5, strategy="only_second", direction="left")
@@ -295,7 +295,7 @@ def test_no_character_inside_a_word_ends_it(options):
 
 
 @pytest.mark.parametrize("options", NORMALIZERS.values(), ids=NORMALIZERS.keys())
-def test_every_character_that_a_text_is_cut_behind_ends_a_word(options):
+def test_a_text_is_cut_only_after_characters_that_end_a_word(options):
     normalize, split = BertNormalizer(**options).normalize_str, BertPreTokenizer().pre_tokenize_str
 
     def words(line):
