@@ -1,11 +1,12 @@
 """The card of a packed model in Markdown: what it is, how good it is and how it was made.
 
 Every figure is measured here with the packed file itself, or comes from its header; figures of the teacher come from
-the notes of its run.
+the notes of its run. The text is in pages/templates/card.md, with fields of `str.format`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,40 +23,7 @@ from bibert.training.provenance import provenance, weights_digest
 
 LENGTHS = (0, 10, 20, 30)  # words from which a text counts as longer
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
-TEMPLATE = """\
----
-library_name: bibert
-pipeline_tag: text-classification
-license: {licence}
----
-
-# {title}
-
-A BERT with 1-bit weights, word embeddings and activations ({layers} layers, {hidden} channels, {heads} heads; scheme \
-`{scheme}`) in one file of {size:,} bytes, tokenizer included. It answers with: {labels}.
-
-```sh
-{command}
-```
-
-## Figures
-
-{measured_on} Engine and torch gave the same bits on {verified_rows:,} rows when the file was made.
-
-{figures}
-
-## Training
-
-{training}
-
-## Limits
-
-{limits}
-
-## Licence
-
-{licence}
-"""
+TEMPLATE = resources.files("bibert.lab.pages").joinpath("templates", "card.md")
 
 
 @dataclass(frozen=True)
@@ -73,12 +41,7 @@ class CardRequest:
 
 
 def card(request: CardRequest) -> str:
-    """Measure a packed file and describe it.
-
-    Raises:
-        ModelFileError: the file does not say where it comes from.
-        CheckpointError: the teacher has no notes, or is not that of this file.
-    """
+    """Measure a packed file and describe it."""
     path = find_file(request.model)
     classifier = load(path, threads=1)
     config, about = classifier.config, classifier.about
@@ -95,7 +58,7 @@ def card(request: CardRequest) -> str:
         "It was not examined for bias against groups of people; do not decide about people with it.",
         *request.limits,
     ]
-    return TEMPLATE.format(
+    return TEMPLATE.read_text(encoding="utf-8").format(
         title=request.title,
         licence=request.licence,
         layers=config.layers,
