@@ -119,7 +119,7 @@ def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(ou
     (began,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
     text = markdown([began, cell], TABLE_1)
     assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
-    assert "students (begun as a student of the same scheme, trained on SST-2) 1 epoch, 4 steps" in text
+    assert "same scheme, trained on SST-2) 1 epoch, 4 steps" in text
     with pytest.raises(DataError, match=r"started from another model = False.*True"):
         mean_scores([began, cell], "sst2")
 

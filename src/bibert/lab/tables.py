@@ -70,13 +70,13 @@ class Cell:
     @property
     def setting(self) -> dict[str, Any]:
         """What runs must share for their scores to be comparable: everything but scheme, seed and task."""
-        begun = {
+        start = {
             "augmented": self.augmented,
             "teacher": self.origin.get("teacher_sha256"),
             "started from another model": self.origin.get("start") is not None,
         }
         recipe = {key: value for key, value in with_defaults(self.recipe).items() if key != "seed"}
-        return recipe | dict(self.backbone) | begun
+        return recipe | dict(self.backbone) | start
 
     @property
     def steps(self) -> int:
@@ -198,7 +198,7 @@ def _recipe_in_words(cell: Cell) -> str:
     recipe, stages, start = cell.recipe, cell.origin.get("stages", 1), cell.origin.get("start")
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
     each = "" if stages == 1 else f"{stages} stages of "
-    started = f"(begun as {_begun_as(start, cell.scheme)}) " if start else ""
+    started = f"(initialised from {_start_in_words(start, cell.scheme)}) " if start else ""
     mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
     products = "products in bfloat16, " if recipe.get("precision") == "bfloat16" else ""
     return (
@@ -207,7 +207,7 @@ def _recipe_in_words(cell: Cell) -> str:
     )
 
 
-def _begun_as(start: Mapping[str, Any], scheme: str) -> str:
+def _start_in_words(start: Mapping[str, Any], scheme: str) -> str:
     if "scheme" not in start:
         return "another BERT than the teacher"
     kind = "a student of the same scheme" if start["scheme"] == scheme else f"a `{start['scheme']}`"
