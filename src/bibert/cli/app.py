@@ -105,23 +105,19 @@ def bibert(
 
 def main() -> None:
     """The entry point of the script `bibert`."""
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit)
     try:
         sys.exit(run(sys.argv[1:]))
     finally:
-        _leave_process_group()
+        # End the threads of a distributed run: one that outlives the interpreter sometimes aborts the process.
+        distributed = sys.modules.get("torch.distributed")  # do not import torch for this
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            distributed.destroy_process_group()
 
 
-def _leave(number: int, _: Any) -> None:
+def _exit(number: int, _: Any) -> None:
     """Unwind as on Ctrl-C, so that no temporary file is left; a training writes a checkpoint first."""
     sys.exit(128 + number)
-
-
-def _leave_process_group() -> None:
-    """End the threads of a distributed run: one that outlives the interpreter sometimes aborts the process."""
-    distributed = sys.modules.get("torch.distributed")  # do not import torch for this
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
 
 
 def run(args: Sequence[str]) -> int:
@@ -132,46 +128,32 @@ def run(args: Sequence[str]) -> int:
     try:
         _call(args)
     except BibertError as error:
-        return _fail(str(error), error.exit_code)
-    except ModuleNotFoundError as error:
-        return _fail_for_missing_package(error)
+        return _fail(error, error.exit_code)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return _leave_closed_pipe()
+    except BrokenPipeError:  # point stdout at /dev/null, so that the interpreter's last flush does not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
     except OSError as error:
-        return _fail(str(error), EXIT_OS_ERROR)
+        return _fail(error, EXIT_OS_ERROR)
     return 0
 
 
 def _call(args: Sequence[str]) -> None:
     try:
         typer.main.get_command(app)(args=list(args), prog_name="bibert")
+    except ModuleNotFoundError as error:  # a bug, unless an extra that is not installed has the package
+        package = (error.name or "").partition(".")[0]
+        for extra in [extra for extra, packages in PACKAGES_OF_EXTRA.items() if package in packages]:
+            require_extra(extra, "this command")
+        raise
     finally:
         sys.stdout.flush()  # a closed pipe raises here, where it is caught, not when the interpreter ends
 
 
-def _fail(message: str, exit_code: int) -> int:
+def _fail(error: Exception, exit_code: int) -> int:
     if os.environ.get("BIBERT_TRACEBACK") == "1":
         traceback.print_exc()
-    one_line = " ".join(line.strip() for line in message.splitlines() if line.strip())
+    one_line = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     print(f"bibert: error: {one_line}", file=sys.stderr)
     return exit_code
-
-
-def _fail_for_missing_package(error: ModuleNotFoundError) -> int:
-    """Name the extra that has the package; a module that is in no extra is a bug and keeps its traceback."""
-    package = (error.name or "").partition(".")[0]
-    for extra, packages in PACKAGES_OF_EXTRA.items():
-        if package in packages:
-            try:
-                require_extra(extra, "this command")
-            except BibertError as missing:
-                return _fail(str(missing), missing.exit_code)
-    raise error
-
-
-def _leave_closed_pipe() -> int:
-    """Point stdout at /dev/null, so that the interpreter's last flush does not complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_BROKEN_PIPE

@@ -18,7 +18,6 @@ from rich.table import Column, Table
 Item = TypeVar("Item")
 
 SECONDS_BETWEEN_LINES = 30.0  # of progress, without a terminal
-MOST_ROWS = 12  # of a table of many moments of a training
 WIDTH_OF_A_PIPE = 200  # a file has no width; rich would cut a table at 80 columns
 
 messages = Console(stderr=True, highlight=False)
@@ -58,13 +57,6 @@ def print_metrics(metrics: Mapping[str, Mapping[str, float]], places: Mapping[st
         cells = [f"{100 * values[metric]:.1f}" if metric in values else "" for metric in names]
         table.add_row(name, *cells, found[name] or "")
     print_table(table)
-
-
-def evenly(count: int, most: int = MOST_ROWS) -> list[int]:
-    """At most `most` indices of `count`, evenly spread, including the first and the last."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
 
 
 def progress() -> Progress:

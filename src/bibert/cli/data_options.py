@@ -80,10 +80,11 @@ class EvaluationOptions:
 
         return Columns(self.text_column, self.pair_column, self.label_column)
 
-    def _check_task(self) -> None:
-        """Refuse columns for a task, which has its own."""
-        if self.task is not None and (self.text_column or self.pair_column or self.label_column):
-            raise DataError(f"--task {self.task} has its own columns; leave out --text-column and the like")
+    def _check_task(self, *of_files: object) -> None:
+        """Refuse options of files with a task, which has its own columns and dev set."""
+        given = (self.text_column, self.pair_column, self.label_column, *of_files)
+        if self.task is not None and any(value not in (None, "") for value in given):
+            raise DataError(f"--task {self.task} has its own columns and dev set; leave out --dev and the columns")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class DataOptions(EvaluationOptions):
         from bibert.data.glue import TRAIN_FILE, load_glue, load_glue_from_hub
         from bibert.data.tables import load_table
 
-        self._check_task()
+        self._check_task(self.dev, self.regression)
         if self.train_file is not None and (self.task is None or self.data is None):
             raise DataError(f"--train-file {self.train_file} needs --task and the folder of its TSV files")
         if self.task is not None:
@@ -114,11 +115,6 @@ class DataOptions(EvaluationOptions):
         if self.data is None:
             raise DataError("no data: give a training file, or a GLUE task with --task")
         return load_table(self.data, self.dev, self._columns(), self.regression)
-
-    def _check_task(self) -> None:
-        super()._check_task()
-        if self.task is not None and (self.dev is not None or self.regression is not None):
-            raise DataError(f"--task {self.task} has its own dev set; leave out --dev, --regression and --classes")
 
     def load_and_report(self) -> "TextData":
         """Read the data and print a summary, before hours of training."""

@@ -1,10 +1,9 @@
 """`bibert evaluate`: the metrics of a trained model, a folder by torch or a packed file by the engine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,16 +18,8 @@ if TYPE_CHECKING:
     from bibert.data.examples import Split
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """A model to evaluate.
-
-    Attributes:
-        scheme: the name of its scheme.
-        labels: names of its classes; none, or one, for scores.
-        max_length: tokens after which it cuts a text.
-        metrics: computes the named metrics on a split.
-    """
+class Evaluated(NamedTuple):
+    """A model to evaluate: its scheme, its labels, where it cuts a text, and its metrics on a split."""
 
     scheme: str
     labels: tuple[str, ...]
@@ -57,25 +48,37 @@ def evaluate(
 
     Example: bibert evaluate test.csv --model reviews.bibert
     """
-    evaluated = _packed(model, max_length) if _is_packed(model) else _network(Path(model), max_length)
-    splits, names = data.load_splits(evaluated.labels)
+    folder = Path(model)
+    is_network = folder.is_dir() and (network_folder(folder) is not None or not any(folder.glob(f"*{SUFFIX}")))
+    scheme, labels, longest, metrics_of = _network(folder, max_length) if is_network else _packed(model, max_length)
+    splits, names = data.load_splits(labels)
     rows = " and ".join(
         f"{len(split):,} {'rows' if split.pairs is None else 'pairs'} of {Path(split.origin).name}"
         for split in splits.values()
     )
-    say(f"evaluating {model} on {rows}, texts cut after {evaluated.max_length} tokens")
+    say(f"evaluating {model} on {rows}, texts cut after {longest} tokens")
     metrics = {
         metric if data.task is None else f"{name}_{metric}": value
         for name, split in splits.items()
-        for metric, value in evaluated.metrics(split, names).items()
+        for metric, value in metrics_of(split, names).items()
     }
-    print_metrics({evaluated.scheme: metrics}, {evaluated.scheme: model}, json)
+    print_metrics({scheme: metrics}, {scheme: model}, json)
 
 
-def _is_packed(model: str) -> bool:
-    """Whether it is a file, or a name of one; a folder that has both counts as a network."""
-    folder = Path(model)
-    return not folder.is_dir() or (network_folder(folder) is None and any(folder.glob(f"*{SUFFIX}")))
+def _network(folder: Path, max_length: int | None) -> Evaluated:
+    require_torch("bibert evaluate with a model folder")
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.training.evaluate import evaluate as evaluate_network
+    from bibert.training.provenance import provenance
+
+    classifier = load_classifier(folder)
+    recipe, positions = provenance(folder).get("recipe", {}), classifier.model.config.max_position_embeddings
+    longest = min(max_length or usual_length(recipe, positions), positions)
+
+    def metrics(split: "Split", names: Sequence[str]) -> dict[str, float]:
+        return evaluate_network(classifier, split, names, longest, watch=partial(tracked, title="evaluating"))
+
+    return Evaluated(classifier.model.config.quantization.name, classifier.label_names, longest, metrics)
 
 
 def _packed(model: str, max_length: int | None) -> Evaluated:
@@ -99,22 +102,5 @@ def _packed(model: str, max_length: int | None) -> Evaluated:
         ]
         return score(np.concatenate(logits), split.labels, names)
 
-    return Evaluated(str(classifier.about.get("scheme", "bibert")), classifier.labels, classifier.max_length, metrics)
-
-
-def _network(folder: Path, max_length: int | None) -> Evaluated:
-    require_torch("bibert evaluate with a model folder")
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.training.evaluate import evaluate as evaluate_network
-    from bibert.training.provenance import provenance
-
-    classifier = load_classifier(folder)
-    recipe, positions = provenance(folder).get("recipe", {}), classifier.model.config.max_position_embeddings
-    longest = min(max_length or usual_length(recipe, positions), positions)
-    watch = partial(tracked, title="evaluating")
-    return Evaluated(
-        classifier.model.config.quantization.name,
-        classifier.label_names,
-        longest,
-        lambda split, names: evaluate_network(classifier, split, names, longest, watch=watch),
-    )
+    scheme = str(classifier.about.get("scheme", "bibert"))
+    return Evaluated(scheme, classifier.labels, classifier.max_length, metrics)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Subset
-from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
@@ -80,7 +80,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             train_dataset=data.train,
             eval_dataset={name: _by_length(split) for name, split in data.dev.items()},
             processing_class=classifier.tokenizer,
-            compute_metrics=lambda prediction: _metrics(prediction, data.metrics),
+            compute_metrics=lambda found: score(found.predictions, found.label_ids, data.metrics),
             callbacks=[EpochOrder(self.sampler), *patience, *callbacks, self.interruption],
         )
         for shown in (ProgressCallback, PrinterCallback):  # the caller's callbacks show progress
@@ -204,10 +204,6 @@ class BertTrainer(Trainer):  # type: ignore[misc]
 def _by_length(split: EncodedSplit) -> Subset[dict[str, Any]]:
     """The rows in order of length, which halves the padding of an evaluation; no metric depends on the order."""
     return Subset(split, np.argsort(split.lengths, kind="stable").tolist())
-
-
-def _metrics(prediction: EvalPrediction, names: Sequence[str]) -> dict[str, float]:
-    return score(prediction.predictions, prediction.label_ids, names)
 
 
 def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:

@@ -18,19 +18,13 @@ from bibert.errors import RecipeError, did_you_mean
 Precision = Literal["float32", "bfloat16"]
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
+POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
+COUNTS = ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience")
 # Fields, their condition, and the condition in words.
 RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
-    (
-        ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every"),
-        lambda value: 0 < value < math.inf,
-        "above 0 and finite",
-    ),
+    (POSITIVE, lambda value: 0 < value < math.inf, "above 0 and finite"),
+    (COUNTS, lambda value: 0 <= value < math.inf, "0 or more, and finite"),
     (("warmup", "dropout", "average"), lambda value: 0 <= value < 1, "from 0 to below 1"),
-    (
-        ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience"),
-        lambda value: 0 <= value < math.inf,
-        "0 or more, and finite",
-    ),
     (("seed",), lambda value: 0 <= value < SEEDS, f"from 0 to below {SEEDS}"),
 )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bibert.cli.console import evenly, print_json
+from bibert.cli.console import print_json
 from bibert.cli.options import Json, require_torch, with_option_groups
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.cli.options import (
@@ -25,6 +25,7 @@ from bibert.lab.paper import DIRECTION_MARGINS
 from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_entropy_history
 from bibert.runtime.text import Row
 
+MOST_ROWS = 12  # of a table of many moments of a training
 PAPERS = (
     f"the paper's mean steps of attention scores of one head of its baseline: {DIRECTION_MARGINS[0]} towards, "
     f"{DIRECTION_MARGINS[1]} away"
@@ -107,7 +108,7 @@ def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None
     sites = (*HEADS, *LAYERS)
     for title, run in found.items():
         lines = []
-        for look in evenly(len(run.steps)):
+        for look in _evenly(len(run.steps)):
             tables = [run.entropy[site][look] for site in sites]
             cells = [f"{values.mean():.3f} ({values.min():.3f})" for values in tables]
             lines.append([f"{run.steps[look]:,}", *cells])
@@ -167,7 +168,7 @@ def direction(
         columns = [f"{thing} *" if thing in run.asked else thing for thing in run.direction]
         lines = [
             [f"{run.moves[look]:,}", *(_both_ways(fields, look) for fields in run.direction.values())]
-            for look in evenly(len(run.moves))
+            for look in _evenly(len(run.moves))
         ]
         print_rows(name, ["step", *columns], lines, note=PAPERS)
 
@@ -177,3 +178,10 @@ def _both_ways(fields: Mapping[str, Any], look: int) -> str:
     good, bad = (100 * share.mean() for share, _ in ways)
     near, far = (mean_margin(share, margin) for share, margin in ways)
     return f"{good:.1f} / {bad:.1f} ({near:.2g} / {far:.2g})"
+
+
+def _evenly(count: int) -> list[int]:
+    """At most `MOST_ROWS` indices of `count`, evenly spread, including the first and the last."""
+    if count <= MOST_ROWS:
+        return list(range(count))
+    return sorted({round(place * (count - 1) / (MOST_ROWS - 1)) for place in range(MOST_ROWS)})
