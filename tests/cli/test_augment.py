@@ -68,7 +68,7 @@ def test_plain_lines_with_the_time_left_are_said_where_there_is_no_terminal(monk
 
 
 BAD_CALLS = {
-    "no source of words": (["train.tsv", "-o", "out.tsv"], "give --mlm CHECKPOINT, --glove FILE, or both"),
+    "no source of words": (["train.tsv", "-o", "out.tsv"], "(--mlm), GloVe vectors (--glove)"),
     "no such input": (["gone.tsv", "-o", "out.tsv", "--glove", "glove.txt"], "gone.tsv"),
     "no such vectors": (["train.tsv", "-o", "out.tsv", "--glove", "gone.txt"], "gone.txt: no such file"),
     "no such task": (["train.tsv", "-o", "out.tsv", "--glove", "glove.txt", "--task", "sst-3"], "no GLUE task 'sst-3'"),

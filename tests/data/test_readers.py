@@ -181,13 +181,8 @@ def test_a_wrong_path_is_named_with_what_is_there(name, says, tmp_path):
 
 
 DEV_CASES = {
-    "unknown label": (
-        b"text,label\nok,1\nso so,2\n",
-        ":3: unknown label '2'",
-    ),
+    "unknown label": (b"text,label\nok,1\nso so,2\n", ":3: unknown label '2'"),
     "another text column": (b"sentence,label\nok,1\n", ":1: no column 'text'"),
-    "empty text": (b"text,label\n,1\n", ":2: empty text"),
-    "unlabeled rows": (b"text,label\nok,\n", ":2: no usable label"),
     "header only": (b"text,label\n", ":1: no row"),
 }
 

@@ -61,11 +61,8 @@ def augment(
     columns = Columns(text_column, pair_column, label_column)
     if task is not None and columns.given:
         raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
-    if mlm is None and glove is None:
-        raise BibertError("no source of new words: give --mlm CHECKPOINT, --glove FILE, or both")
     config = AugmentConfig(variants or variants_of(task), candidates, probability, seed)
     _check_output(source, output)
-    file = load_rows(source, columns, task)
     vectors = None if glove is None else load_word_vectors(glove)
     masked_lm = None
     if mlm is not None:
@@ -73,8 +70,10 @@ def augment(
         from bibert.training.masked_lm import load_masked_lm
 
         masked_lm = load_masked_lm(mlm)
-    groups = augment_rows(file.rows, Candidates(masked_lm, vectors), config)
-    written = save_rows(output, file, tracked(groups, len(file.rows), "augmenting"))
+    words = Candidates(masked_lm, vectors)
+    file = load_rows(source, columns, task)
+    groups = tracked(augment_rows(file.rows, words, config), len(file.rows), "augmenting")
+    written = save_rows(output, file, groups)
     with_dev = "" if task else "; train on it with --dev, so that no variant of a training row is in the dev set"
     say(f"{output}: {written} rows from {len(file.rows)}{with_dev}")
 

@@ -54,7 +54,9 @@ def predict(
     ] = None,
     form: Annotated[
         str,
-        _option("Form of standard input, or of a file with another suffix.", "--format", metavar="txt|csv|tsv|jsonl"),
+        _option(
+            "Form of standard input, or of a file whose name does not show it.", "--format", metavar="txt|csv|tsv|jsonl"
+        ),
     ] = "",
     text_column: Annotated[str, _option("Column of the text; found by name if not given.")] = "",
     pair_column: Annotated[str, _option("Column of the second text of a pair.")] = "",
@@ -62,7 +64,8 @@ def predict(
     on_error: Annotated[
         str,
         typer.Option(
-            metavar="fail|skip|replace", help="What to do with a broken row; replace puts U+FFFD for bytes not in text."
+            metavar="fail|skip|replace",
+            help="What to do with a broken row; replace writes U+FFFD for bytes that are not text.",
         ),
     ] = "fail",
     line_buffered: Annotated[

@@ -142,7 +142,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         if self.masked_lm is None and self.vectors is None:
-            raise DataError("augmentation needs a source of words: a masked LM, GloVe vectors, or both")
+            raise DataError("no source of new words: give a masked LM (--mlm), GloVe vectors (--glove), or both")
 
     def split(self, text: str) -> list[str]:
         """Split a text into words and marks as BERT does, lower-cased unless the masked LM is cased."""

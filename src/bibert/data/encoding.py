@@ -88,20 +88,14 @@ def _vocabulary(counts: Counter[str], vocab_size: int) -> dict[str, int]:
     return {token: number for number, token in zip(range(vocab_size), tokens, strict=False)}
 
 
+@dataclass(frozen=True, eq=False)
 class EncodedSplit(Dataset[dict[str, Any]]):
     """The token ids of a split: two flat arrays, and where each row starts in them."""
 
-    def __init__(
-        self,
-        input_ids: npt.NDArray[np.int32],
-        token_type_ids: npt.NDArray[np.int8],
-        offsets: npt.NDArray[np.int64],
-        labels: npt.NDArray[np.int64] | npt.NDArray[np.float32],
-    ) -> None:
-        self.input_ids = input_ids  # of all rows, end to end
-        self.token_type_ids = token_type_ids  # 0 for the first text, 1 for the second
-        self.offsets = offsets  # row i is input_ids[offsets[i]:offsets[i + 1]]
-        self.labels = labels  # class ids, or scores
+    input_ids: npt.NDArray[np.int32]  # of all rows, end to end
+    token_type_ids: npt.NDArray[np.int8]  # 0 for the first text, 1 for the second
+    offsets: npt.NDArray[np.int64]  # row i is input_ids[offsets[i]:offsets[i + 1]]
+    labels: npt.NDArray[np.int64] | npt.NDArray[np.float32]  # class ids, or scores
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -111,11 +105,8 @@ class EncodedSplit(Dataset[dict[str, Any]]):
             raise IndexError(f"row {index} of {len(self)}")
         row = index % len(self)
         place = slice(self.offsets[row], self.offsets[row + 1])
-        return {
-            "input_ids": self.input_ids[place],
-            "token_type_ids": self.token_type_ids[place],
-            "labels": self.labels[row],
-        }
+        ids, types = self.input_ids[place], self.token_type_ids[place]
+        return {"input_ids": ids, "token_type_ids": types, "labels": self.labels[row]}
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -124,9 +115,7 @@ class EncodedSplit(Dataset[dict[str, Any]]):
 
 
 def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> EncodedSplit:
-    """Turn texts into token ids, cut to `max_length`.
-
-    Integer labels become int64 class ids, any other labels float32 scores.
+    """Turn texts into token ids, cut to `max_length`; integer labels into int64 class ids, others into float32 scores.
 
     Raises:
         RecipeError: `max_length` leaves no room for a token of the text.
@@ -232,11 +221,7 @@ class LengthGroupedSampler(Sampler[int]):
 
 
 def check_length(max_length: int, positions: int) -> None:
-    """Refuse sequences longer than the model's position embedding.
-
-    Raises:
-        RecipeError: `max_length` is larger than `positions`.
-    """
+    """Raise `RecipeError` for sequences longer than the model's position embedding."""
     if max_length > positions:
         raise RecipeError(
             f"max_length is {max_length}, the model has {positions} positions; set max_length to {positions} or less"

@@ -47,12 +47,8 @@ class Domain:
     scenes: tuple[str, ...]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(f"the {word}" for word in text.split())
+def _words(text: str, before: str = "") -> tuple[str, ...]:
+    return tuple(before + word for word in text.split())
 
 
 GOOD = _words("good great superb excellent wonderful brilliant lovely impressive delightful splendid perfect pleasant")
@@ -60,7 +56,7 @@ BAD = _words("bad poor awful terrible horrible dreadful weak annoying disappoint
 
 FILMS = Domain(
     things=_words("film movie series documentary sequel comedy"),
-    parts=_parts("plot acting script music ending dialogue story cast editing pacing opening soundtrack"),
+    parts=_words("plot acting script music ending dialogue story cast editing pacing opening soundtrack", "the "),
     good=_words("funny gripping charming clever moving witty fresh touching"),
     bad=_words("boring dull silly tedious predictable confusing stale tiresome"),
     scenes=(
@@ -74,7 +70,7 @@ FILMS = Domain(
 )
 PRODUCTS = Domain(
     things=_words("phone laptop camera printer headset tablet"),
-    parts=_parts("battery screen keyboard sound case charger manual design display software lens cable"),
+    parts=_words("battery screen keyboard sound case charger manual design display software lens cable", "the "),
     good=_words("reliable sturdy handy precise smooth durable elegant efficient"),
     bad=_words("flimsy faulty fragile sluggish noisy unreliable crude ugly"),
     scenes=(
@@ -88,7 +84,7 @@ PRODUCTS = Domain(
 )
 SERVICES = Domain(
     things=_words("hotel restaurant cafe hostel tour bakery"),
-    parts=_parts("staff waiter manager chef service team host guide driver porter barman receptionist"),
+    parts=_words("staff waiter manager chef service team host guide driver porter barman receptionist", "the "),
     good=_words("friendly polite attentive quick helpful warm prompt generous"),
     bad=_words("rude slow careless sloppy cold unfriendly chaotic grumpy"),
     scenes=(

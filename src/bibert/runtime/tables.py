@@ -190,13 +190,12 @@ class _TextColumns:
 
 def _text_in(cell: object, column: str, where: str) -> str:
     """The text in a cell; it may be empty, but not missing."""
-    if isinstance(cell, str):
-        return cell
     if cell is None:
         raise DataError(f"{where}: no text in column {column!r}; fill it in, or skip such rows (--on-error skip)")
-    raise DataError(
-        f"{where}: column {column!r} holds a value of type {type(cell).__name__}, not a text; name another column"
-    )
+    if not isinstance(cell, str):
+        kind = type(cell).__name__
+        raise DataError(f"{where}: column {column!r} holds a value of type {kind}, not a text; name another column")
+    return cell
 
 
 @contextmanager
