@@ -102,7 +102,7 @@ def test_flops_are_compared_only_at_the_papers_length():
     assert set(cost_of(BASE, SCHEMES["bibert"], tokens=64).printed) == {"size"}
 
 
-def test_a_shape_of_nobodys_table_is_compared_with_nothing():
+def test_a_shape_that_the_paper_does_not_have_is_not_compared():
     assert cost_of(ARCHITECTURES["minilm-l6"], SCHEMES["bibert"]).printed == {}
 
 

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from bibert.errors import BibertError
 from bibert.lab.cli.bench import bench
-from bibert.lab.rivals import benchmark
 from bibert.lab.rivals.benchmark import Entry, Plan, Report
 from bibert.lab.rivals.engines import OURS, RIVALS
 from bibert.lab.rivals.models import Shape, random_packed
@@ -43,7 +42,7 @@ def plans(monkeypatch, request):
         )
         return Report(CONFIG, "avx2", plan, entries, dict.fromkeys(plan.shapes, share))
 
-    monkeypatch.setattr(benchmark, "compare", compare)
+    monkeypatch.setattr("bibert.lab.cli.bench.compare", compare)
     return plans
 
 

@@ -88,7 +88,7 @@ def test_notes_and_losses_are_spelled_out_under_a_wide_table():
     assert "4 stages ternary-layers: attention + hidden, ternary-logits: prediction" in shown
 
 
-def test_a_run_time_threshold_stands_on_a_line_of_its_own():
+def test_a_run_time_threshold_has_its_own_line():
     table = rendered("bert-base", 120).splitlines()
     below = table[table.index(row_of("\n".join(table), "baseline_mu")) + 1]
     assert below.split() == ["+0.075", "~", "0.076"]

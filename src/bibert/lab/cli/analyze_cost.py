@@ -5,7 +5,7 @@ It also shows the bytes of packed files beside the size rule. `bibert schemes` l
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.table import Table
 
@@ -15,11 +15,11 @@ from bibert.lab.architecture import ARCHITECTURES, describe, get_architecture, n
 from bibert.lab.comparison import Figure, Verdict, figures, readings_of_13_4
 from bibert.lab.cost import MIB, RULES, TOKENS, size
 from bibert.lab.paper import TABLE_2
+from bibert.lab.parts import PartBytes, beside_the_rule
+from bibert.models import find_file
 from bibert.nn.schemes import SCHEMES
+from bibert.packed.file import load
 from bibert.packed.schema import PackedConfig
-
-if TYPE_CHECKING:
-    from bibert.lab.parts import PartBytes
 
 PAPERS = tuple(dict.fromkeys(row.architecture for row in TABLE_2.rows))
 HEADS = {"size": "size, MB", "flops": "FLOPs, G", "extra_flops": "ΔFLOPs, G"}
@@ -59,11 +59,7 @@ def cost(
         print_table(_file_table(file, parts))
 
 
-def _file(model: str) -> "tuple[str, list[PartBytes]]":
-    from bibert.lab.parts import beside_the_rule
-    from bibert.models import find_file
-    from bibert.packed.file import load
-
+def _file(model: str) -> tuple[str, list[PartBytes]]:
     path = find_file(model)
     found = load(path)
     return str(path), beside_the_rule(found, len(found.tokenizer))
@@ -122,7 +118,7 @@ def _notes(shapes: Shapes) -> Table:
     return notes
 
 
-def _file_table(file: str, parts: "list[PartBytes]") -> Table:
+def _file_table(file: str, parts: list[PartBytes]) -> Table:
     table = Table(title=file, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("bytes of", no_wrap=True)
     table.add_column("rule", justify="right", no_wrap=True)
@@ -136,7 +132,7 @@ def _file_table(file: str, parts: "list[PartBytes]") -> Table:
     return table
 
 
-def _as_json(shapes: Shapes, files: "dict[str, list[PartBytes]]") -> dict[str, Any]:
+def _as_json(shapes: Shapes, files: dict[str, list[PartBytes]]) -> dict[str, Any]:
     return {
         "figures": [
             {

@@ -1,17 +1,18 @@
 """`bibert bench`: a packed file against the engines that users would run instead, on this machine."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import Json
-
-if TYPE_CHECKING:
-    from bibert.lab.rivals.benchmark import Report
-    from bibert.lab.rivals.timing import Timing
+from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, Report, compare
+from bibert.lab.rivals.engines import OURS, get_rivals
+from bibert.lab.rivals.models import Shape
+from bibert.lab.rivals.timing import QUIET, Timing
+from bibert.models import find_file
 
 MB = 1e6
 
@@ -38,11 +39,6 @@ def bench(
 
     Example: bibert bench reviews.bibert --rival onnx-int8 --shape 1x128 --shape 8x128
     """
-    from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, compare
-    from bibert.lab.rivals.engines import get_rivals
-    from bibert.lab.rivals.models import Shape
-    from bibert.models import find_file
-
     file = find_file(model)
     shapes = tuple(dict.fromkeys(map(Shape.parse, shape or ()))) or DEFAULT_SHAPES
     report = compare(file, Plan(get_rivals(rival or ()), shapes, rounds, threads))
@@ -53,10 +49,8 @@ def bench(
     warn_if_busy(report)
 
 
-def bench_table(file: Path, report: "Report") -> Table:
+def bench_table(file: Path, report: Report) -> Table:
     """A report as a table: an engine per row, a shape per column."""
-    from bibert.lab.rivals.engines import OURS
-
     plan, config = report.plan, report.config
     threads = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")
     table = Table(
@@ -77,17 +71,15 @@ def bench_table(file: Path, report: "Report") -> Table:
     return table
 
 
-def _time(timing: "Timing | None", ours: bool) -> str:
+def _time(timing: Timing | None, ours: bool) -> str:
     if timing is None:
         return ""
     ratio = timing.ratio
     return f"{timing.median_ms:.2f}" + ("" if ours else f"  x{ratio.median:.1f} ({ratio.low:.1f}-{ratio.high:.1f})")
 
 
-def warn_if_busy(report: "Report") -> None:
+def warn_if_busy(report: Report) -> None:
     """Warn on stderr if other programs used the CPU while engines were timed."""
-    from bibert.lab.rivals.timing import QUIET
-
     share = min(report.cpu_share.values())
     if share < QUIET:
         say(

@@ -4,7 +4,7 @@ import json as json_format
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,13 +15,13 @@ from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
 from bibert.lab.architecture import read_architecture, read_json, total_parameters
 from bibert.lab.cost import TOKENS, size
+from bibert.lab.parts import Summary, summarize
+from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
-
-if TYPE_CHECKING:
-    from bibert.lab.parts import Summary
-    from bibert.packed.header import Description
+from bibert.packed.file import load
+from bibert.packed.header import Description
 
 MEGA = 10**6
 NOTES = {
@@ -59,9 +59,7 @@ def inspect(
     print_table(_facts_table(facts, summary))
 
 
-def _file(model: str, tokens: int | None) -> "tuple[Facts, Summary]":
-    from bibert.models import find_file
-    from bibert.packed.file import load
+def _file(model: str, tokens: int | None) -> tuple[Facts, Summary]:
     from bibert.runtime.engine import Engine
 
     path = find_file(model)
@@ -74,7 +72,7 @@ def _file(model: str, tokens: int | None) -> "tuple[Facts, Summary]":
     return {"file": str(path), "sha256": packed.digest, **facts, "about": dict(packed.about), "isa": isa}, summary
 
 
-def _folder(folder: Path, tokens: int | None) -> "tuple[Facts, Summary | None]":
+def _folder(folder: Path, tokens: int | None) -> tuple[Facts, Summary | None]:
     config = read_json(folder / CONFIG_NAME)
     scheme = _scheme_of(config, folder)
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]
@@ -101,10 +99,8 @@ def _scheme_of(config: Facts, folder: Path) -> Scheme:
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
 
 
-def _future_contents(folder: Path, config: Facts, student: Scheme, tokens: int | None) -> "tuple[Facts, Summary]":
+def _future_contents(folder: Path, config: Facts, student: Scheme, tokens: int | None) -> tuple[Facts, Summary]:
     """The contents of the packed file of a student, if it were packed now."""
-    from bibert.packed.header import Description
-
     packed = packed_config(config, student)
     names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(packed.labels)}
     labels = tuple(names[number] for number in sorted(names, key=int))
@@ -113,9 +109,7 @@ def _future_contents(folder: Path, config: Facts, student: Scheme, tokens: int |
     return _contents(Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()), tokens)
 
 
-def _contents(description: "Description", tokenizer_bytes: int, tokens: int | None) -> "tuple[Facts, Summary]":
-    from bibert.lab.parts import summarize
-
+def _contents(description: Description, tokenizer_bytes: int, tokens: int | None) -> tuple[Facts, Summary]:
     summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, description.config.positions))
     return {
         "bytes": summary.total.nbytes,
@@ -127,7 +121,7 @@ def _contents(description: "Description", tokenizer_bytes: int, tokens: int | No
     }, summary
 
 
-def _summary_as_json(summary: "Summary") -> Facts:
+def _summary_as_json(summary: Summary) -> Facts:
     total, *parts = (
         {**asdict(part), "ratio": part.ratio, "product_flops": part.product_flops}
         for part in (summary.total, *summary.parts)
@@ -135,7 +129,7 @@ def _summary_as_json(summary: "Summary") -> Facts:
     return {"tokens": summary.tokens, "total": total, "parts": parts}
 
 
-def _parts_table(summary: "Summary") -> Table:
+def _parts_table(summary: Summary) -> Table:
     title = f"every byte of the file; MACs and FLOPs of {summary.tokens} tokens"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("\npart", no_wrap=True)
@@ -158,7 +152,7 @@ def _count(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def _facts_table(facts: Facts, summary: "Summary | None") -> Table:
+def _facts_table(facts: Facts, summary: Summary | None) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
