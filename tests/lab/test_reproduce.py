@@ -50,6 +50,19 @@ def output(plan, tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def cell(output):
+    """The run of bibert with seed 1."""
+    return next(c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1")
+
+
+@pytest.fixture
+def copied(output, tmp_path):
+    """A copy of the same run, to be changed."""
+    shutil.copytree(output / "sst2" / "bibert-1", tmp_path / "sst2" / "bibert-1")
+    return tmp_path / "sst2" / "bibert-1"
+
+
 def test_there_is_one_teacher_and_a_student_for_each_scheme_and_seed(output):
     runs = {"teacher", "bibert-1", "bibert-2", "bibert_plus-1", "bibert_plus-2"}
     assert {folder.name for folder in (output / "sst2").iterdir()} == runs
@@ -103,25 +116,20 @@ def test_the_table_sets_ours_beside_the_papers(output):
     assert "4 steps of 16 texts" in table
 
 
-def test_runs_by_different_recipes_are_not_averaged(output):
-    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
-    changed = [cells[0], replace(cells[1], recipe={**cells[1].recipe, "learning_rate": 1.0})]
-    assert f"| {cells[0].score:.1f}, {cells[1].score:.1f} |" in markdown(changed, TABLE_1)
-
-
-def test_a_student_that_learned_on_is_told_from_one_that_began_as_its_teacher(output, plan, tmp_path):
+def test_a_student_that_started_from_another_is_told_from_one_that_started_from_its_teacher(
+    output, cell, plan, tmp_path
+):
     run, first = tmp_path / "sst2" / "bibert-1", output / "sst2" / "bibert-1" / "model"
     recipe = replace(plan, seeds=(1,)).students_recipes("sst2")[0]
     distill(output / "sst2" / "teacher", "bibert", plan.load("sst2", plan.train_file), run, recipe, start=first)
-    (cell,) = collect(tmp_path)
-    assert cell.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
-    assert cell.origin["start"]["start"] is None
-    (began,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
-    text = markdown([began, cell], TABLE_1)
-    assert f"| {began.score:.1f}, {cell.score:.1f} |" in text
-    assert "same scheme, trained on SST-2) 1 epoch, 4 steps" in text
+    (other,) = collect(tmp_path)
+    assert other.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
+    assert other.origin["start"]["start"] is None
+    text = markdown([cell, other], TABLE_1)
+    assert f"| {cell.score:.1f}, {other.score:.1f} |" in text
+    assert "a student of the same scheme, trained on SST-2) 1 epoch, 4 steps" in text
     with pytest.raises(DataError, match=r"started from another model = False.*True"):
-        mean_scores([began, cell], "sst2")
+        mean_scores([cell, other], "sst2")
 
 
 def test_an_unfinished_run_is_not_collected(output, tmp_path):
@@ -163,51 +171,41 @@ def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
     assert "| 90.9 |" in markdown(cells, TABLE_1)  # Table 1's row with augmented data
 
 
-def test_the_budget_of_a_scheme_with_stages_is_that_of_each(output):
-    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
-    assert cell.origin["stages"] == 1
-    several = replace(cell, scheme="a scheme of one's own", origin={**cell.origin, "stages": 4})
-    assert "students 4 stages of 1 epoch, 4 steps of 16 texts" in markdown([several], TABLE_1)
-
-
 def test_without_seeds_a_student_has_the_one_of_its_recipe(plan):
     assert [recipe.seed for recipe in replace(plan, seeds=()).students_recipes("sst2")] == [42]
     paper = replace(plan, seeds=(), recipe="paper-{task}", changes={})
     assert [recipe.seed for recipe in paper.students_recipes("qnli")] == [load_recipe("paper-qnli").seed]
 
 
-def test_students_of_different_teachers_are_not_averaged(output):
-    cells = [cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert"]
-    taught = replace(cells[1], origin={**cells[1].origin, "teacher_sha256": "another"})
-    assert mean_scores(cells, "sst2").keys() == {"bibert"}
-    with pytest.raises(DataError, match="teacher = "):
-        mean_scores([cells[0], taught], "sst2")
+def test_runs_of_different_recipes_or_teachers_are_not_averaged(output):
+    one, two = (cell for cell in load_cells(output / "results.json") if cell.scheme == "bibert")
+    assert mean_scores([one, two], "sst2").keys() == {"bibert"}
+    for changed, fact in (
+        (replace(two, recipe={**two.recipe, "learning_rate": 1.0}), "learning_rate = "),
+        (replace(two, origin={**two.origin, "teacher_sha256": "another"}), "teacher = "),
+    ):
+        assert f"| {one.score:.1f}, {two.score:.1f} |" in markdown([one, changed], TABLE_1)
+        with pytest.raises(DataError, match=fact):
+            mean_scores([one, changed], "sst2")
 
 
-def test_a_best_model_that_was_scored_twice_at_the_end_is_one_evaluation(output, tmp_path):
-    run = tmp_path / "sst2" / "bibert-1"
-    shutil.copytree(output / "sst2" / "bibert-1", run)
-    (before,) = collect(tmp_path)
-    lines = (run / "log.jsonl").read_text().splitlines(keepends=True)
-    (run / "log.jsonl").write_text("".join([*lines, lines[-1]]))  # killed before the metrics were noted, and resumed
+def test_a_best_model_that_was_scored_twice_at_the_end_is_one_evaluation(copied, cell, tmp_path):
+    lines = (copied / "log.jsonl").read_text().splitlines(keepends=True)
+    (copied / "log.jsonl").write_text("".join([*lines, lines[-1]]))  # killed before the metrics were noted, and resumed
     (after,) = collect(tmp_path)
-    assert after.evaluations == before.evaluations
+    assert [list(point) for point in after.evaluations] == cell.evaluations
 
 
-def test_the_training_file_of_the_hub_is_not_augmented(output, tmp_path):
-    run = tmp_path / "sst2" / "bibert-1"
-    shutil.copytree(output / "sst2" / "bibert-1", run)
-    notes = json.loads((run / "run.json").read_text())
+def test_the_training_file_of_the_hub_is_not_augmented(copied, tmp_path):
+    notes = json.loads((copied / "run.json").read_text())
     notes["request"]["data"]["train"] = Path("nyu-mll/glue/sst2/train").name
-    (run / "run.json").write_text(json.dumps(notes))
+    (copied / "run.json").write_text(json.dumps(notes))
     assert [cell.augmented for cell in collect(tmp_path)] == [False]
 
 
 @pytest.mark.parametrize("log", ["", '{"step": 1}\n', "\0\0\n"])
-def test_a_damaged_log_is_named(output, tmp_path, log):
-    run = tmp_path / "sst2" / "bibert-1"
-    shutil.copytree(output / "sst2" / "bibert-1", run)
-    (run / "log.jsonl").write_text(log)
+def test_a_damaged_log_is_named(copied, tmp_path, log):
+    (copied / "log.jsonl").write_text(log)
     with pytest.raises(CheckpointError, match=r"bibert-1/log\.jsonl: .*move the run aside"):
         list(collect(tmp_path))
 
@@ -239,24 +237,19 @@ def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table
     assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == (66.1, TABLE_2.name)
 
 
-def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(output):
-    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
-    other = replace(cell, task="stsb", metrics={"dev_spearman": 0.1})
-    assert "Paper: Table 1 (ablation) for SST-2, Table 2 " in markdown([cell, other], TABLE_1)
-    assert " for STS-B, BERT-base" in markdown([cell, other], TABLE_1)
+def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(cell):
+    text = markdown([cell, replace(cell, task="stsb", metrics={"dev_spearman": 0.1})], TABLE_1)
+    assert f"{TABLE_1.name} for SST-2, {TABLE_2.name} for STS-B" in text
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"average": 0.99}, "a running mean of the weights (0.99), "),
-        ({"precision": "bfloat16"}, "products in bfloat16, "),
-    ],
+    ("recipe", "origin", "fact"),
+    [({"average": 0.99}, {}, "(0.99)"), ({"precision": "bfloat16"}, {}, "bfloat16"), ({}, {"stages": 4}, "4 stages")],
 )
-def test_the_budget_says_what_is_unusual_in_a_recipe(output, changes, said):
-    (cell,) = [c for c in load_cells(output / "results.json") if folder_of(c) == "bibert-1"]
-    assert f"{said}seed 1" in markdown([replace(cell, recipe=cell.recipe | changes)], TABLE_1)
-    assert said not in markdown([cell], TABLE_1)
+def test_the_budget_names_whatever_is_unusual_in_a_run(cell, recipe, origin, fact):
+    changed = replace(cell, recipe=cell.recipe | recipe, origin=cell.origin | origin)
+    assert fact in markdown([changed], TABLE_1)
+    assert fact not in markdown([cell], TABLE_1)
 
 
 def test_the_score_is_the_papers_metric_of_the_task():

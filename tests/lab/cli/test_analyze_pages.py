@@ -1,6 +1,8 @@
-"""`bibert analyze attention` on the command line: which files it writes and what it refuses."""
+"""`bibert analyze attention` and `report` on the command line: which files they write and what they refuse."""
 
+import json
 import re
+import shutil
 
 import pytest
 
@@ -8,6 +10,7 @@ pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this
 
 from bibert.errors import BibertError
 from bibert.lab.cli.analyze_pages import parse_layers
+from bibert.runtime.classifier import load
 
 TEXT = "the plot was not bad at all"
 MAGIC = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG", ".html": b"<!doctype html>"}
@@ -84,3 +87,62 @@ def test_layers_are_read_as_a_range_with_its_end(words, layers):
 def test_layers_that_are_no_range_are_refused(words):
     with pytest.raises(BibertError, match="--layers"):
         parse_layers(words)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Labelled rows."""
+    path = tmp_path / "dev.csv"
+    path.write_text("text,label\na fine film,positive\na waste of time,negative\n")
+    return path
+
+
+@pytest.fixture
+def report(bibert, tmp_path):
+    """The text of the report of a model."""
+
+    def write(model, *words):
+        assert bibert("analyze", "report", "-m", model, *words, "-o", tmp_path / "report.html") == 0
+        return (tmp_path / "report.html").read_text()
+
+    return write
+
+
+def test_a_report_of_a_file_with_labelled_rows(report, packed_file, rows, tmp_path, capsys):
+    text = report(packed_file, rows)
+    assert f"{(tmp_path / 'report.html').stat().st_size:,} bytes" in capsys.readouterr().err
+    answers = [answer["label"] for answer in load(packed_file).predict(["a fine film", "a waste of time"])]
+    right = 100 * sum(map(str.__eq__, answers, ("positive", "negative"))) / 2
+    assert f"<td>accuracy</td><td>{right:.2f} %</td><td>2 rows of dev.csv</td>" in text
+    assert "gold \\ answer" in text
+    assert "gold \\ answer" not in report(packed_file)
+
+
+def test_both_texts_of_a_pair_are_read(report, packed_file, tmp_path):
+    rows = tmp_path / "pairs.csv"
+    rows.write_text("text,text2,label\na fine film,two hours,positive\ndull,long,negative\n")
+    assert "hours [SEP]" in report(packed_file, rows, "--text-column", "text", "--pair-column", "text2")
+
+
+def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bibert, report, student, rows, tmp_path):
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.nn.students import binarize
+
+    run = tmp_path / "run"
+    start = load_classifier(student, overrides={"scheme": "full_precision"})
+    binarize(start.model, "ternarybert_2-2-8").save_pretrained(run / "model")
+    start.tokenizer.save_pretrained(run / "model")
+    scheme = json.loads((run / "model" / "config.json").read_text())["scheme"]
+    request = {"data": {"name": "reviews"}, "recipe": {"max_length": 16}, "scheme": scheme}
+    (run / "run.json").write_text(json.dumps({"request": request}))
+    text = report(run, rows)
+    assert "2 rows of dev.csv" in text
+    assert "single bits" in text
+    shutil.rmtree(run / "model")
+    assert bibert("analyze", "report", "-m", run, rows, "-o", tmp_path / "report.html") == 2
+
+
+@pytest.mark.parametrize(("output", "fact"), [("report.pdf", ".html"), ("no/such/folder/report.html", "folder")])
+def test_a_report_that_cannot_be_written_is_refused(output, fact, bibert, packed_file, tmp_path, capsys):
+    assert bibert("analyze", "report", "-m", packed_file, "-o", tmp_path / output) == 2
+    assert fact in capsys.readouterr().err

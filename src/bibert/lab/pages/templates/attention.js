@@ -1,10 +1,10 @@
-// The page of attention. The small images are drawn once, when the page opens, its width or its theme changes; to
-// choose a head draws that head in every model; to point at a cell moves two bands and writes a line of text.
+// The attention page. Small images are drawn when the page opens and when its width or theme changes. Choosing a head
+// draws that head in every model; pointing at a cell moves two bands and writes a line of text.
 // Data, colours and canvases are in attention-canvas.js.
 
-const MOST_LINES = 32;      // tokens up to which a head is shown as lines too
-const SMALLEST_LABEL = 9;   // pixels of a cell that has room for its token
-const LABELS = 18;          // pixels beside the small images, for the numbers of layers and heads
+const MOST_LINES = 32;      // tokens up to which a head is also shown as lines
+const SMALLEST_LABEL = 9;   // pixels of a cell with room for its token
+const LABELS = 18;          // pixels beside the small images, for layer and head numbers
 const HINT = "Rows are queries, columns keys. Point at a cell for its tokens and its weight in every model.";
 
 // All heads of a model, small.
@@ -238,7 +238,7 @@ function strongest(model, query) {
   return row.indexOf(Math.max(...row));
 }
 
-// What the reader does; all models follow.
+// User actions, which apply to all models.
 
 const pointed = { query: -1, key: -1 };
 
@@ -270,7 +270,7 @@ function point(query, key) {
 }
 
 function leave(event) {
-  if (event.pointerType === "mouse") point(-1, -1);  // what a finger has pointed at stays when it is lifted
+  if (event.pointerType === "mouse") point(-1, -1);  // a touched cell stays selected
 }
 
 function readingOf(query, key) {
