@@ -1,4 +1,4 @@
-"""Kill -9 at any moment: the run goes on and ends with the very same weights.
+"""Kill -9 at any moment: the run resumes and ends with the same weights.
 
 Runs are processes of a fork server that has torch and the package loaded already, so that a restart costs little.
 """

@@ -1,4 +1,4 @@
-"""Fine-tuning and distillation end to end, on a task a tiny model learns in a second."""
+"""Fine-tuning and distillation end to end, on a task that a tiny model learns in a second."""
 
 import json
 import shutil
@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.nn.checkpoint import load_classifier
+from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.schemes import SCHEMES
 from bibert.training.evaluate import evaluate
 from bibert.training.recipe import Recipe
@@ -22,12 +23,13 @@ from bibert.training.teacher import finetune
 
 STUDENT = Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)
 SHORT = replace(STUDENT, epochs=2)
+BFLOAT16 = replace(STUDENT, precision="bfloat16")
 
 Weights = Callable[[Path], bytes]
 
 
 class Changes(TrainerCallback):
-    """Does something to the model before a step."""
+    """Changes the model before a step."""
 
     def __init__(self, step: int, change: Callable[[torch.nn.Module], None]) -> None:
         self.step, self.change = step, change
@@ -105,57 +107,40 @@ def test_training_does_not_touch_the_teacher(teacher: Path, data: TextData, tmp_
     assert contents(teacher) == before
 
 
-def test_a_student_learns_on_with_all_it_has_learned(teacher: Path, data: TextData, tmp_path: Path):
-    distill(teacher, "bibert_plus", data, tmp_path / "first", SHORT)
+@pytest.mark.parametrize(("scheme", "learned"), [("bibert_plus", ".threshold"), ("q2bert", ".range")])
+def test_a_student_starts_with_all_that_its_start_has_learned(
+    teacher: Path, data: TextData, tmp_path: Path, scheme: str, learned: str
+):
+    distill(teacher, scheme, data, tmp_path / "first", SHORT)
     still = replace(SHORT, learning_rate=1e-30, max_steps=1)
-    distill(teacher, "bibert_plus", data, tmp_path / "on", still, start=tmp_path / "first" / "model")
-    first, on = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "on"))
-    assert all(torch.equal(first[name], on[name]) for name in first)
-    assert any(first[name].any() for name in first if name.endswith(".threshold"))  # it had learned some
+    distill(teacher, scheme, data, tmp_path / "next", still, start=tmp_path / "first" / "model")
+    first, after = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "next"))
+    for name in first:  # a range takes one step of a moving average, and is not measured anew on one batch
+        torch.testing.assert_close(after[name], first[name], rtol=0.02 if name.endswith(".range") else 0, atol=0)
+    assert any(first[name].any() for name in first if name.endswith(learned))
 
 
 def test_a_start_with_the_labels_in_another_order_is_refused(teacher: Path, data: TextData, tmp_path: Path):
     swapped = replace(data, label_names=data.label_names[::-1])
     finetune(teacher, swapped, tmp_path / "swapped", replace(SHORT, max_steps=1))
-    with pytest.raises(CheckpointError, match="knows the labels positive, negative, the data has the labels negative"):
+    with pytest.raises(CheckpointError, match="labels positive, negative, the data has the labels negative"):
         distill(teacher, "bibert", data, tmp_path / "on", SHORT, start=tmp_path / "swapped" / "model")
 
 
 @pytest.mark.parametrize("change", [{"weights": {"gold": 1.0}}, {"norm_scope": "batch"}, {"mask_padding": False}])
 def test_a_teacher_has_no_distillation_terms(start: Path, data: TextData, tmp_path: Path, change: dict[str, object]):
-    with pytest.raises(RecipeError, match=f"recipe: {next(iter(change))} is .*a teacher learns from gold labels"):
+    with pytest.raises(RecipeError, match=f"recipe: {next(iter(change))} is .*teacher"):
         finetune(start, data, tmp_path / "run", replace(SHORT, **change))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_student_that_learns_on_keeps_its_measured_ranges(teacher: Path, data: TextData, tmp_path: Path):
-    distill(teacher, "q2bert", data, tmp_path / "first", SHORT)
-    still = replace(SHORT, learning_rate=1e-30, max_steps=1)
-    distill(teacher, "q2bert", data, tmp_path / "on", still, start=tmp_path / "first" / "model")
-    first, on = (load_classifier(tmp_path / name / "model").model.state_dict() for name in ("first", "on"))
-    ranges = [name for name in first if name.endswith(".range")]
-    assert ranges
-    for name in ranges:  # one step of a moving average, not the maximum of one batch
-        assert torch.isclose(on[name], first[name], rtol=0.02)
-
-
-@pytest.mark.parametrize("scheme", ["bibert", "baseline"])
+@pytest.mark.parametrize("scheme", [None, "bibert", "baseline"])
 def test_the_same_seed_gives_the_same_weights(
-    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str
+    start: Path, teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str | None
 ):
-    recipe = replace(SHORT, dropout=0.1)
-    runs = {"first": recipe, "second": recipe, "other": replace(recipe, seed=7)}
-    for name, settings in runs.items():
-        distill(teacher, scheme, data, tmp_path / name, settings)
-    first, second, other = (weights_of(tmp_path / name / "model") for name in runs)
-    assert first == second
-    assert first != other
-
-
-def test_teachers_of_the_same_seed_are_the_same(start: Path, data: TextData, tmp_path: Path, weights_of: Weights):
-    recipe = replace(SHORT, dropout=0.1)
     for name, seed in (("first", 1), ("second", 1), ("other", 2)):
-        finetune(start, data, tmp_path / name, replace(recipe, seed=seed))
+        run, recipe = tmp_path / name, replace(SHORT, dropout=0.1, seed=seed)
+        finetune(start, data, run, recipe) if scheme is None else distill(teacher, scheme, data, run, recipe)
     first, second, other = (weights_of(tmp_path / name / "model") for name in ("first", "second", "other"))
     assert first == second
     assert first != other
@@ -169,7 +154,7 @@ def split_student(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data:
     return run
 
 
-def test_binarybert_goes_through_its_four_stages(split_student: Path):
+def test_binarybert_has_four_stages(split_student: Path):
     stages = SCHEMES["binarybert_1-1-2"].schedule
     lines = log_of(split_student, "loss")
     assert list(dict.fromkeys(line["stage"] for line in lines)) == [stage.name for stage in stages]
@@ -235,22 +220,20 @@ def test_a_teacher_that_was_trained_again_is_another_teacher(
         distill(teacher / "model", "bibert", data, tmp_path / "student", replace(SHORT, max_steps=1))
 
 
-def test_early_stopping_ends_the_run(teacher: Path, data: TextData, tmp_path: Path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(
+    teacher: Path, data: TextData, tmp_path: Path, killed: bool
+):
     recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
+    if killed:
+        with pytest.raises(NumericError):
+            distill(teacher, "bibert", data, tmp_path, recipe, callbacks=[Changes(9, break_weights)])
     distill(teacher, "bibert", data, tmp_path, recipe)
     assert log_of(tmp_path, "loss")[-1]["step"] == 12  # the first evaluation is the best, two more are no better
 
 
-def test_early_stopping_counts_on_after_a_resumption(teacher: Path, data: TextData, tmp_path: Path):
-    recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
-    with pytest.raises(NumericError):
-        distill(teacher, "bibert", data, tmp_path, recipe, callbacks=[Changes(9, break_weights)])
-    distill(teacher, "bibert", data, tmp_path, recipe)
-    assert log_of(tmp_path, "loss")[-1]["step"] == 12
-
-
 @pytest.mark.parametrize("changes", [{"max_steps": 6}, {"learning_rate": 1e-12, "epochs": 50, "patience": 2}])
-def test_a_run_killed_after_its_last_step_does_not_go_one_further(
+def test_a_run_killed_after_its_last_step_trains_no_further(
     teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, changes: dict
 ):
     recipe = replace(STUDENT, **changes)
@@ -265,16 +248,14 @@ def test_a_run_killed_after_its_last_step_does_not_go_one_further(
     assert [line["step"] for line in log_of(tmp_path, "loss")] == steps
 
 
-def test_a_run_folder_can_be_moved_before_it_goes_on(
-    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights
+def test_a_run_folder_can_be_moved_before_it_resumes(
+    teacher: Path, data: TextData, student: Path, tmp_path: Path, weights_of: Weights
 ):
-    """The Trainer notes the path of its best checkpoint; what counts is the step."""
     with pytest.raises(NumericError):
         distill(teacher, "bibert", data, tmp_path / "old", STUDENT, callbacks=[Changes(18, break_weights)])
     (tmp_path / "old").rename(tmp_path / "new")
     distill(teacher, "bibert", data, tmp_path / "new", STUDENT)
-    distill(teacher, "bibert", data, tmp_path / "undisturbed", STUDENT)
-    assert weights_of(tmp_path / "new" / "model") == weights_of(tmp_path / "undisturbed" / "model")
+    assert weights_of(tmp_path / "new" / "model") == weights_of(student / "model")
 
 
 def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher: Path, data: TextData, tmp_path: Path):
@@ -321,3 +302,48 @@ def test_the_released_codes_settings_train_too(teacher: Path, data: TextData, tm
     distill(teacher, "bibert", data, tmp_path, replace(STUDENT, learning_rate=1e-3, dropout=0.1, **released))
     lines = log_of(tmp_path, "loss")
     assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, bool]]:
+    """Of every forward pass of a classifier: whether it was in train mode, and whether under autocast."""
+    seen: set[tuple[bool, bool]] = set()
+    forward = BiBertForSequenceClassification.forward
+
+    def watched(self, *args, **kwargs):
+        seen.add((self.training, torch.is_autocast_enabled("cpu")))
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(BiBertForSequenceClassification, "forward", watched)
+    return seen
+
+
+def test_in_bfloat16_a_student_learns_and_is_evaluated_in_float32(
+    teacher: Path, data: TextData, tmp_path: Path, passes
+):
+    metrics = distill(teacher, "bibert", data, tmp_path, BFLOAT16)
+    teaching = (False, True)  # the teacher, which is in eval mode, in a training step
+    assert passes == {(True, True), teaching, (False, False)}
+    classifier = load_classifier(tmp_path / "model")
+    scored = evaluate(classifier, data.dev["dev"], data.metrics, BFLOAT16.max_length)
+    assert scored["accuracy"] == metrics["dev_accuracy"] > 0.7
+    assert {value.dtype for value in classifier.model.state_dict().values()} == {torch.float32}
+
+
+def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(
+    start: Path, teacher: Path, data: TextData, tmp_path: Path, passes
+):
+    finetune(start, data, tmp_path / "teacher", replace(BFLOAT16, max_steps=4, eval_every=2))
+    assert passes == {(True, True), (False, False)}
+    passes.clear()
+    distill(teacher, "bibert", data, tmp_path / "student", replace(STUDENT, max_steps=2, eval_every=2))
+    assert passes == {(True, False), (False, False)}
+
+
+def test_a_bfloat16_run_resumes_to_the_same_weights(teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights):
+    recipe = replace(BFLOAT16, max_steps=8)
+    distill(teacher, "bibert", data, tmp_path / "whole", recipe)
+    with pytest.raises(NumericError):
+        distill(teacher, "bibert", data, tmp_path / "stopped", recipe, callbacks=[Changes(5, break_weights)])
+    distill(teacher, "bibert", data, tmp_path / "stopped", recipe)
+    assert weights_of(tmp_path / "stopped" / "model") == weights_of(tmp_path / "whole" / "model")

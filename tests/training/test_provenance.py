@@ -1,0 +1,35 @@
+"""Digests of data and weights; the provenance of a packed run is tested with `bibert pack` and the card."""
+
+from pathlib import Path
+
+from bibert.data.examples import Split, TextData
+from bibert.nn.checkpoint import load_classifier
+from bibert.training.provenance import fingerprint, weights_digest
+from bibert.training.run import save_classifier
+
+
+def text_data(train: tuple[str, ...], dev: tuple[str, ...], pairs: bool = False) -> TextData:
+    train_split, dev_split = (Split(x, x if pairs else None, (0.0,) * len(x), "test") for x in (train, dev))
+    return TextData("test", train_split, {"dev": dev_split}, ("a",), ("accuracy",), "test")
+
+
+def test_the_fingerprint_sees_every_change_of_the_data():
+    variants = [
+        text_data(("a", "b"), ("c",)),
+        text_data(("a", "b"), ("d",)),
+        text_data(("b", "a"), ("c",)),
+        text_data(("a",), ("b", "c")),
+        text_data(("a", "b"), ("c",), pairs=True),
+    ]
+    assert len({fingerprint(data) for data in variants}) == len(variants)
+    assert fingerprint(variants[0]) == fingerprint(text_data(("a", "b"), ("c",)))
+
+
+def test_the_digest_of_weights_is_that_of_the_content(tmp_path: Path, start: Path):
+    digest = weights_digest(start)
+    save_classifier(load_classifier(start), tmp_path / "copy")
+    assert weights_digest(tmp_path / "copy") == digest
+    weights = tmp_path / "copy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")
+    assert weights_digest(tmp_path / "copy") != digest
+    assert weights_digest("bert-base-uncased") is None
