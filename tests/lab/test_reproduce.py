@@ -9,9 +9,9 @@ import pytest
 
 from bibert.data.glue import TASKS
 from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
-from bibert.lab.paper import TABLE_1, TABLE_2
+from bibert.lab.paper import TABLE_1, TABLE_2, TABLES
 from bibert.lab.reproduce import Plan, collect, reproduce, write_results
-from bibert.lab.tables import TABLES, Cell, load_cells, markdown, mean_scores, printed
+from bibert.lab.tables import Cell, load_cells, markdown, mean_scores, printed
 from bibert.nn.checkpoint import load_classifier
 from bibert.training.recipe import load_recipe
 from bibert.training.student import distill

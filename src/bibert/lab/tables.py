@@ -18,18 +18,9 @@ from typing import Any
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
 from bibert.files import write_whole
-from bibert.lab.paper import BOTTLENECKS, QUANTILES, STRENGTHENED, TABLE_1, TABLE_2, TABLE_3, VARIANTS, PaperTable
+from bibert.lab.paper import BOTTLENECKS, TABLE_2, TABLE_3, TABLES, PaperTable
 from bibert.training.recipe import with_defaults
 
-TABLES: Mapping[str, PaperTable] = {
-    "1": TABLE_1,
-    "2": TABLE_2,
-    "3": TABLE_3,
-    "strengthened": STRENGTHENED,
-    "quantiles": QUANTILES,
-    "variants": VARIANTS,
-    "bottlenecks": BOTTLENECKS,
-}
 RESULTS = "results.json"
 TEACHER, BASELINE = "full_precision", "baseline"
 BLANK = "–"

@@ -13,8 +13,8 @@ from bibert.cli.console import print_json
 from bibert.cli.options import Json, ProbeEvery, option, parse_changes, require_torch
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError
-from bibert.lab.paper import PaperTable
-from bibert.lab.tables import TABLES, Cell, get_table, markdown
+from bibert.lab.paper import TABLES, PaperTable
+from bibert.lab.tables import Cell, get_table, markdown
 
 TableName = Annotated[str, typer.Option("--table", help=f"One of {', '.join(TABLES)}.")]
 
