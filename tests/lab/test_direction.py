@@ -43,36 +43,36 @@ def test_steps_are_counted_by_hand():
     assert moved.mismatching_margin.tolist() == [[2.0]]
 
 
+def moved(teacher, *students, match=ONE_TO_ONE):
+    """The movements that a probe reports at the last of several looks."""
+    probe = DirectionProbe(teacher, match)
+    return [probe(student) for student in students][-1]
+
+
+def as_dicts(movements):
+    return {name: one.to_dict() for name, one in movements.items()}
+
+
 def test_nothing_is_known_at_the_first_look_and_a_student_that_stays_has_no_steps(mask):
-    probe = DirectionProbe(trace_of(0, mask), ONE_TO_ONE)
     student = trace_of(1, mask)
-    assert probe(student) is None
-    moved = probe(student)
-    assert set(moved) == set(THINGS)
-    for thing in moved.values():
+    assert moved(trace_of(0, mask), student) is None
+    stayed = moved(trace_of(0, mask), student, student)
+    assert set(stayed) == set(THINGS)
+    for thing in stayed.values():
         assert thing.matching.shape == (2, 2)
         assert not thing.matching.any()
         assert not thing.mismatching_margin.any()
 
 
 def test_a_student_that_becomes_its_teacher_moves_as_asked_everywhere(mask):
-    probe = DirectionProbe(trace_of(0, mask), ONE_TO_ONE)
-    probe(trace_of(1, mask))
-    for moved in probe(trace_of(0, mask)).values():
-        np.testing.assert_allclose(moved.matching, 1, atol=1e-6)
-        assert not moved.mismatching.any()
+    for thing in moved(trace_of(0, mask), trace_of(1, mask), trace_of(0, mask)).values():
+        np.testing.assert_allclose(thing.matching, 1, atol=1e-6)
+        assert not thing.mismatching.any()
 
 
 def test_each_look_starts_from_the_one_before(mask):
-    probe = DirectionProbe(trace_of(0, mask), ONE_TO_ONE)
-    for seed in (1, 2):
-        probe(trace_of(seed, mask))
-    other = DirectionProbe(trace_of(0, mask), ONE_TO_ONE)
-    other(trace_of(2, mask))
-    mine, theirs = probe(trace_of(3, mask)), other(trace_of(3, mask))
-    assert {name: moved.to_dict() for name, moved in mine.items()} == {
-        name: moved.to_dict() for name, moved in theirs.items()
-    }
+    teacher, first, second, third = (trace_of(seed, mask) for seed in range(4))
+    assert as_dicts(moved(teacher, first, second, third)) == as_dicts(moved(teacher, second, third))
 
 
 def test_padding_does_not_count(mask):
@@ -84,9 +84,7 @@ def test_padding_does_not_count(mask):
                     getattr(layer, name)[1, :, 2:] = junk * (number + 1)
                 layer.scores[1, :, 2:] = junk
                 layer.scores[1, :, :, 2:] = -junk * number
-        probe = DirectionProbe(traces[0], ONE_TO_ONE)
-        probe(traces[1])
-        return {name: moved.to_dict() for name, moved in probe(traces[2]).items()}
+        return as_dicts(moved(*traces))
 
     assert look(0.0) == look(7.0)
 
@@ -94,22 +92,19 @@ def test_padding_does_not_count(mask):
 def test_the_size_of_queries_does_not_matter(mask):
     looks = []
     for factor in (1.0, 10.0):
-        probe = DirectionProbe(trace_of(0, mask), ONE_TO_ONE)
-        probe(trace_of(1, mask))
-        moved = trace_of(2, mask)
-        for layer in moved.layers:
+        last = trace_of(2, mask)
+        for layer in last.layers:
             layer.query = layer.query * factor
-        looks.append(probe(moved)["query"])
+        looks.append(moved(trace_of(0, mask), trace_of(1, mask), last)["query"])
     np.testing.assert_allclose(looks[0].matching, looks[1].matching)
     np.testing.assert_allclose(looks[0].matching_margin, looks[1].matching_margin, rtol=1e-4)
 
 
 def test_a_deeper_teacher_asks_by_the_last_layer_of_each_block(mask):
     teacher = trace_of(0, mask, layers=4)
-    probe = DirectionProbe(teacher, LayerMatch(2, None))
-    probe(trace_of(1, mask))
     goal = Trace(mask, layers=[teacher.layers[1], teacher.layers[3]])
-    np.testing.assert_allclose(probe(goal)["scores"].matching, 1)
+    found = moved(teacher, trace_of(1, mask), goal, match=LayerMatch(2, None))
+    np.testing.assert_allclose(found["scores"].matching, 1)
 
 
 def test_heads_weigh_by_their_steps_in_a_mean_step():

@@ -92,10 +92,16 @@ def test_the_score_on_the_rows_given_stands_beside_that_of_the_training(run, fin
     assert "<td>accuracy</td><td>87.50 %</td><td>8 rows of test.csv</td>" in page
 
 
-def test_a_score_is_measured_where_nothing_is_noted(tmp_path):
+@pytest.fixture
+def begun(tmp_path):
+    """The folder of a run at its beginning."""
     request = {"data": {"name": "STS-B"}, "recipe": {"seed": 1}}
     (tmp_path / "run.json").write_text(json.dumps({"request": request}))
-    page = report_page(load_record(tmp_path), Findings(scored="9 rows of test.csv", scores={"spearman": 0.5}))
+    return tmp_path
+
+
+def test_a_score_is_measured_where_nothing_is_noted(begun):
+    page = report_page(load_record(begun), Findings(scored="9 rows of test.csv", scores={"spearman": 0.5}))
     assert "<td>spearman</td><td>50.00 %</td><td>9 rows of test.csv</td>" in page
 
 
@@ -118,10 +124,8 @@ def test_no_colour_of_a_figure_is_fixed(run, findings):
     assert "var(--hue-0)" in figures
 
 
-def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
-    request = {"data": {"name": "SST-2"}, "recipe": {"seed": 1}}
-    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
-    page = report_page(load_record(tmp_path), Findings())
+def test_a_run_at_its_beginning_says_what_is_missing(begun):
+    page = report_page(load_record(begun), Findings())
     assert page.count("<section") == len(SECTIONS)
     assert page.count("--probe-every") == 2  # for entropy and direction
     assert "<figure>" not in page
