@@ -7,7 +7,6 @@ import pytest
 
 from bibert.data.augment import (
     STOP_WORDS,
-    VARIANTS,
     AugmentConfig,
     Candidates,
     LabelledText,
@@ -18,7 +17,7 @@ from bibert.data.augment import (
     variants_of,
     vary,
 )
-from bibert.data.glue import TASKS, load_glue_split
+from bibert.data.glue import load_glue_split
 from bibert.data.readers import Columns
 from bibert.data.tables import load_table
 from bibert.errors import DataError
@@ -108,7 +107,6 @@ def test_rows_are_taken_one_at_a_time():
 
 
 def test_every_glue_task_has_its_number_of_variants():
-    assert set(VARIANTS) == set(TASKS)
     assert [variants_of(task) for task in ("CoLA", "MRPC", "RTE", "STS-B")] == [30] * 4
     assert [variants_of(task) for task in ("sst-2", "qnli", "MNLI", "qqp")] == [20, 20, 10, 10]
     assert variants_of(None) == AugmentConfig().variants == 20

@@ -7,12 +7,11 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from bibert.data import synthetic as words
-from bibert.data.synthetic import LABEL_NAMES, make_reviews, synthetic_reviews
+from bibert.data.synthetic import GRAMMAR, LABEL_NAMES, make_reviews, synthetic_reviews
 from bibert.errors import DataError
 
-GOOD = {word for words_ in (words.GOOD, *(domain.good for domain in words.DOMAINS)) for word in words_}
-BAD = {word for words_ in (words.BAD, *(domain.bad for domain in words.DOMAINS)) for word in words_}
+DOMAINS = [GRAMMAR["any"], *GRAMMAR["domains"]]
+GOOD, BAD = ({word for domain in DOMAINS for word in domain[kind]} for kind in ("good", "bad"))
 
 
 def words_of(text):
@@ -29,7 +28,7 @@ def read_label(text):
     if match := re.search(r"more (\w+) than|less \w+ than (\w+)|(\w+), not \w+", clause):
         return int(any(word in GOOD for word in match.groups() if word))
     judging = next(word for word in words_of(clause) if word in GOOD | BAD)
-    negated = any(f" {negator} " in clause.split(judging)[0] for negator in words.WORDS["not"])
+    negated = any(f" {negator} " in clause.split(judging)[0] for negator in GRAMMAR["words"]["not"])
     return int((judging in GOOD) != negated)
 
 
@@ -95,10 +94,9 @@ def test_both_classes_are_equally_frequent_and_use_the_same_words():
 
 
 def test_good_and_bad_words_are_balanced_and_in_no_scene():
-    assert len(words.GOOD) == len(words.BAD)
-    assert all(len(domain.good) == len(domain.bad) for domain in words.DOMAINS)
+    assert all(len(domain["good"]) == len(domain["bad"]) for domain in DOMAINS)
     assert not GOOD & BAD
-    scenes = " ".join(words.SCENES + sum((domain.scenes for domain in words.DOMAINS), ()))
+    scenes = " ".join(scene for domain in DOMAINS for scene in domain["scenes"])
     turning = {"not", "never", "hardly", "far", "means", "but", "although", "more", "less", "than"}
     assert not (GOOD | BAD | turning) & set(words_of(scenes))
 

@@ -7,11 +7,11 @@ other words from their nearest GloVe vectors.
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -25,10 +25,6 @@ from bibert.data.tables import read_table, texts_of, written_label
 from bibert.errors import DataError
 from bibert.files import write_whole
 
-# Variants for each GLUE task, by its key. (TinyBERT's own table misspells STS-B, which gets 30 from a default.)
-VARIANTS: Mapping[str, int] = MappingProxyType(
-    {"cola": 30, "mrpc": 30, "rte": 30, "stsb": 30, "sst2": 20, "qnli": 20, "mnli": 10, "qqp": 10}
-)
 DEFAULT_VARIANTS = 20  # the number in the TinyBERT paper
 BREAKS_A_ROW = str.maketrans("\t\r\n\0", "    ")
 FIRST_VECTORS = 100_000  # GloVe files start with the most frequent words; TinyBERT reads this many
@@ -37,26 +33,7 @@ SPARE = 8  # nearest words kept beyond those asked for, until they are ranked ex
 
 # Words that are never replaced: they carry the grammar of a sentence, or negate its meaning. BERT splits contractions
 # (`don't` is `don`, `'`, `t`), so their halves are here too.
-STOP_WORDS = frozenset(
-    word
-    for words in (
-        "i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself",
-        "we us our ours ourselves they them their theirs themselves one ones oneself who whom whose which what",
-        "a an the this that these those such same other another each every either neither both all any some none",
-        "few many much more most less least enough several own",
-        "am is are was were be been being have has had having do does did doing done",
-        "can could may might must shall should will would ought cannot",
-        "no not nor never nothing nobody nowhere hardly",
-        "and or but if because as although though unless while whereas than whether since so yet",
-        "of at by for with without within about against between among into onto upon through throughout during before",
-        "after above below under over to toward towards from up down in out on off near until till per via",
-        "here there where when why how then now again once ever always also too very just only even still quite rather",
-        "almost further however therefore thus",
-        "s t d m o y ll re ve don didn doesn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn mustn needn",
-        "mightn shan ain ma",
-    )
-    for word in words.split()
-)
+STOP_WORDS = frozenset(resources.files("bibert.data").joinpath("stop_words.txt").read_text("utf-8").split())
 PLAIN_WORD = re.compile("[a-z]+")
 
 
@@ -79,7 +56,7 @@ class AugmentConfig:
 
 def variants_of(task: str | None) -> int:
     """How many variants TinyBERT makes for a GLUE task; without a task, the number of its paper."""
-    return DEFAULT_VARIANTS if task is None else VARIANTS[get_task(task).key]
+    return DEFAULT_VARIANTS if task is None else get_task(task).variants
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The eight GLUE tasks of the paper, from a folder of GLUE's own TSV files or from the Hugging Face Hub.
 
-A task is a row of `TASKS`: its columns, the names of its labels, the metrics that the paper reports. Class ids follow
-the Hub's order from either source, so the outputs of a model mean the same whichever one it was trained on.
+The tasks are in glue.toml. Class ids follow the Hub's order from either source, so the outputs of a model mean the
+same whichever one it was trained on.
 """
 
 import logging
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ class GlueTask:
     hub_columns: Columns
     label_names: tuple[str, ...]  # by class id; empty for scores
     metrics: tuple[str, ...]  # the paper's metric first
+    variants: int  # of each text in TinyBERT's augmentation
     written: tuple[str, ...] = ()  # the labels in the TSV files, by class id; empty if they are the names
     header: tuple[str, ...] = ()  # the columns of files that have no header line
     dev: tuple[str, ...] = ("",)  # the splits to evaluate on, as the ends of GLUE's and the Hub's names for them
@@ -46,62 +49,19 @@ def _key(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-ZERO_ONE = ("0", "1")
-SENTENCE = Columns("sentence", label="label")
-SENTENCE_PAIR = Columns("sentence1", "sentence2", "label")
-QUESTION_SENTENCE = Columns("question", "sentence", "label")
-ENTAILMENT = ("entailment", "not_entailment")
+def _read_tasks() -> Iterator[GlueTask]:
+    text = resources.files("bibert.data").joinpath("glue.toml").read_text(encoding="utf-8")
+    for name, row in tomllib.loads(text).items():
+        columns = {key: Columns(**row[key]) for key in ("columns", "hub_columns")}
+        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+        yield GlueTask(name, **{**row, **columns, **lists})
 
-_ROWS = (
-    GlueTask(
-        "CoLA",
-        SENTENCE,
-        SENTENCE,
-        label_names=("unacceptable", "acceptable"),
-        metrics=("matthews", "accuracy"),
-        written=ZERO_ONE,
-        header=("source", "label", "mark", "sentence"),
-    ),
-    GlueTask("SST-2", SENTENCE, SENTENCE, ("negative", "positive"), metrics=("accuracy",), written=ZERO_ONE),
-    GlueTask(
-        "MRPC",
-        Columns("#1 String", "#2 String", "Quality"),
-        SENTENCE_PAIR,
-        label_names=("not_equivalent", "equivalent"),
-        metrics=("accuracy", "f1"),
-        written=ZERO_ONE,
-    ),
-    GlueTask("STS-B", Columns("sentence1", "sentence2", "score"), SENTENCE_PAIR, (), metrics=("spearman", "pearson")),
-    GlueTask(
-        "QQP",
-        Columns("question1", "question2", "is_duplicate"),
-        Columns("question1", "question2", "label"),
-        label_names=("not_duplicate", "duplicate"),
-        metrics=("accuracy", "f1"),
-        written=ZERO_ONE,
-        broken_rows=100,
-    ),
-    GlueTask(
-        "MNLI",
-        Columns("sentence1", "sentence2", "gold_label"),
-        Columns("premise", "hypothesis", "label"),
-        label_names=("entailment", "neutral", "contradiction"),
-        metrics=("accuracy",),
-        dev=("_matched", "_mismatched"),
-        broken_rows=100,
-    ),
-    GlueTask("QNLI", QUESTION_SENTENCE, QUESTION_SENTENCE, ENTAILMENT, metrics=("accuracy",)),
-    GlueTask("RTE", SENTENCE_PAIR, SENTENCE_PAIR, ENTAILMENT, metrics=("accuracy",)),
-)
-TASKS: Mapping[str, GlueTask] = {task.key: task for task in _ROWS}
+
+TASKS: Mapping[str, GlueTask] = {task.key: task for task in _read_tasks()}
 
 
 def get_task(name: str) -> GlueTask:
-    """Return the row of a task; case and dashes do not matter.
-
-    Raises:
-        DataError: there is no such task.
-    """
+    """Return the task of that name; case and dashes do not matter."""
     if _key(name) not in TASKS:
         raise DataError(f"there is no GLUE task {name!r}; {did_you_mean(_key(name), TASKS)}")
     return TASKS[_key(name)]
@@ -139,11 +99,7 @@ def load_glue_split(task: str, path: Path) -> Split:
 
 
 def load_glue_from_hub(task: str) -> TextData:
-    """Read a task from the Hugging Face Hub (needs the network, or a filled cache).
-
-    Raises:
-        DataError: the Hub cannot be reached, or what it sent is not the task.
-    """
+    """Read a task from the Hugging Face Hub (needs the network, or a filled cache)."""
     row = get_task(task)
     require_extra("train", "reading GLUE from the Hub")
     from datasets import load_dataset
