@@ -1,4 +1,4 @@
-"""The program as a whole: which command is imported when, and how each kind of error leaves."""
+"""The program as a whole: which command is imported when, and the exit code of each kind of error."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from bibert.errors import DataError, MissingExtraError, NumericError
 
 @pytest.fixture
 def command(monkeypatch):
-    """Put a command `probe` with the given body into the table; the body is what the test is about."""
+    """Put a command `probe` with the given body into the table."""
 
     def install(body):
         module = types.ModuleType("bibert.cli.probe")
@@ -61,7 +61,7 @@ def test_help_imports_no_command():
     subprocess.run([sys.executable, "-c", code + check], check=True, capture_output=True, timeout=60)
 
 
-def test_help_answers_at_once():
+def test_help_is_quick():
     before = os.times()
     assert bibert("--help").returncode == 0
     after = os.times()  # processor time, which does not depend on what else the machine is doing
@@ -101,30 +101,26 @@ def test_an_unknown_command_is_refused_with_the_closest_one(capsys):
     assert "'distill'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("error", "code"), [(DataError("a.csv:3: no label"), 2), (NumericError("NaN in x"), 4)])
-def test_an_error_of_ours_is_one_line_with_its_exit_code(command, capsys, error, code):
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (DataError("a.csv:3: no label"), 2, "a.csv:3: no label"),
+        (NumericError("NaN in x"), 4, "NaN in x"),
+        (DataError("'two  spaces.csv':\n  is empty\n"), 2, "'two  spaces.csv': is empty"),
+        (PermissionError(13, "Permission denied", "config.json"), 1, "[Errno 13] Permission denied: 'config.json'"),
+    ],
+)
+def test_an_error_the_user_can_fix_is_one_line_with_its_exit_code(command, capsys, error, code, line):
     command(raising(error))
     assert exit_code_of("probe") == code
-    assert capsys.readouterr() == ("", f"bibert: error: {error}\n")
+    assert capsys.readouterr() == ("", f"bibert: error: {line}\n")
 
 
-def test_a_message_of_several_lines_is_joined_and_keeps_its_spaces(command, capsys):
-    command(raising(DataError("'two  spaces.csv':\n  is empty\n")))
-    exit_code_of("probe")
-    assert capsys.readouterr().err == "bibert: error: 'two  spaces.csv': is empty\n"
-
-
-def test_the_traceback_comes_when_it_is_asked_for(command, capsys, monkeypatch):
+def test_the_traceback_is_shown_on_request(command, capsys, monkeypatch):
     monkeypatch.setenv("BIBERT_TRACEBACK", "1")
     command(raising(DataError("a.csv:3: no label")))
     assert exit_code_of("probe") == 2
     assert capsys.readouterr().err.startswith("Traceback")
-
-
-def test_an_error_of_the_operating_system_is_one_line(command, capsys):
-    command(raising(PermissionError(13, "Permission denied", "model/config.json")))
-    assert exit_code_of("probe") == 1
-    assert capsys.readouterr().err == "bibert: error: [Errno 13] Permission denied: 'model/config.json'\n"
 
 
 def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkeypatch):
@@ -133,17 +129,12 @@ def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkey
     assert exit_code_of("probe") == MissingExtraError.exit_code
     line = capsys.readouterr().err
     assert line.startswith("bibert: error: this command needs torch, ")
-    assert line.endswith("pip install 'bibert[train]' (in a clone: pip install '.[train]')\n")
+    assert "pip install 'bibert[train]'" in line
 
 
-def test_a_missing_module_that_no_extra_brings_is_a_bug_and_stays_one(command):
-    command(raising(ModuleNotFoundError("No module named 'bibert.cli.x'", name="bibert.cli.x")))
-    with pytest.raises(ModuleNotFoundError):
-        program.run(["probe"])
-
-
-def test_a_missing_part_of_an_installed_package_stays_a_bug(command, monkeypatch):
-    command(raising(ModuleNotFoundError("No module named 'torch.x'", name="torch.x")))
+@pytest.mark.parametrize("module", ["bibert.cli.x", "torch.x"])
+def test_a_missing_module_of_no_extra_or_of_an_installed_one_is_a_bug(command, monkeypatch, module):
+    command(raising(ModuleNotFoundError(f"No module named {module!r}", name=module)))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     with pytest.raises(ModuleNotFoundError):
         program.run(["probe"])
@@ -156,7 +147,7 @@ def test_ctrl_c_is_quiet(command, capsys):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
-def test_a_reader_that_has_gone_is_no_error_message():
+def test_a_closed_pipe_is_no_error_message():
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "bibert", "--version"]

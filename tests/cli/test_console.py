@@ -15,7 +15,7 @@ def test_json_goes_to_stdout_and_comes_back_as_it_was(capsys):
     assert shown.err == ""
 
 
-def test_json_refuses_what_json_cannot_say():
+def test_json_refuses_nan():
     with pytest.raises(ValueError, match="not JSON compliant"):
         console.print_json({"score": float("nan")})
 

@@ -1,4 +1,4 @@
-"""`bibert evaluate` of a packed file: the figures of its folder, without torch, and what is refused."""
+"""`bibert evaluate` of a packed file: the metrics of its folder, without torch, and what is refused."""
 
 import json
 import shutil
@@ -57,12 +57,6 @@ def test_the_table_says_accuracy_and_the_line_before_it_of_what(bibert, packed_f
     assert head == ["model", "accuracy", "macro f1", "where"]
 
 
-def test_rows_with_two_texts_are_counted_as_pairs(bibert, packed_file, tmp_path, capsys):
-    (tmp_path / "pairs.csv").write_text("premise,hypothesis,label\ndull,fine,positive\nfine,dull,negative\n")
-    assert bibert("evaluate", tmp_path / "pairs.csv", "--model", packed_file) == 0
-    assert "on 2 pairs of pairs.csv" in capsys.readouterr().err
-
-
 def test_the_model_in_the_package_is_scored_by_its_name(figures, tmp_path):
     rows = tmp_path / "two.csv"
     rows.write_text('text,label\n"a gorgeous, witty film",positive\na waste of time,negative\n')
@@ -71,12 +65,14 @@ def test_the_model_in_the_package_is_scored_by_its_name(figures, tmp_path):
     }
 
 
-def test_pairs_are_scored_as_pairs(figures, student, packed_file, tmp_path):
+def test_pairs_are_evaluated_and_counted_as_pairs(figures, bibert, student, packed_file, tmp_path, capsys):
     rows = tmp_path / "pairs.csv"
     rows.write_text("first,second,label\na fine film,two hours,positive\ndull,long,negative\ngood,bad,negative\n")
     words = [rows, "--text-column", "first", "--pair-column", "second"]
     expected = figures(*words, "--model", student, *LENGTH)["bibert"]["metrics"]
     assert figures(*words, "--model", packed_file)["bibert"]["metrics"] == expected
+    assert bibert("evaluate", *words, "--model", packed_file) == 0
+    assert "on 3 pairs of pairs.csv" in capsys.readouterr().err
 
 
 def test_a_folder_with_one_packed_file_is_that_file(figures, packed_file, rows, tmp_path):
@@ -112,11 +108,7 @@ def test_a_mistake_is_one_line(words, message, bibert, packed_file, rows, capsys
     assert said.out == ""
 
 
-def test_a_folder_without_any_model_is_refused(bibert, rows, tmp_path, capsys):
-    assert bibert("evaluate", rows, "--model", tmp_path) == 2
-    assert "config.json" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_file_that_is_not_there_is_refused(bibert, rows, tmp_path, capsys):
-    assert bibert("evaluate", rows, "--model", tmp_path / "no.bibert") == 2
-    assert "no.bibert" in capsys.readouterr().err.splitlines()[-1]
+@pytest.mark.parametrize(("model", "named"), [("", "config.json"), ("no.bibert", "no.bibert")])
+def test_a_folder_without_a_model_and_a_missing_file_are_refused(model, named, bibert, rows, tmp_path, capsys):
+    assert bibert("evaluate", rows, "--model", tmp_path / model) == 2
+    assert named in capsys.readouterr().err.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""`bibert pack` from a folder to a file: what it says, what it refuses, and that a refusal leaves nothing."""
+"""`bibert pack` from a folder to a file: what it prints, what it refuses, and that a refusal leaves nothing."""
 
 import csv
 import json
@@ -18,10 +18,14 @@ def rows(tmp_path):
     return path
 
 
-def test_a_student_becomes_a_file_that_is_described(bibert, student, rows, tmp_path, capsys):
-    out = tmp_path / "model.bibert"
-    assert bibert("pack", student, "-o", out, "--max-length", 32, "--data", rows, "--json") == 0
-    shown, packed = json.loads(capsys.readouterr().out), load(out)
+def test_a_student_becomes_a_file_that_is_described_and_verified_on_the_rows(bibert, student, rows, tmp_path, capsys):
+    out, verified = tmp_path / "model.bibert", []
+    for data in ([], ["--data", rows]):
+        assert bibert("pack", student, "-o", out, "--max-length", 32, "--json", *data) == 0
+        shown = json.loads(capsys.readouterr().out)
+        verified.append(shown["verified_rows"])
+    packed = load(out)
+    assert verified[1] == verified[0] + 2
     assert shown["bytes"] == out.stat().st_size
     assert shown["sha256"] == packed.digest
     assert shown["ratio"] == pytest.approx(shown["float32_bytes"] / shown["bytes"])
@@ -30,15 +34,7 @@ def test_a_student_becomes_a_file_that_is_described(bibert, student, rows, tmp_p
     assert packed.about["scheme"] == "bibert"
 
 
-def test_the_rows_of_a_file_are_checked_on_top_of_generated_ones(bibert, student, rows, tmp_path, capsys):
-    checked = []
-    for data in ([], ["--data", rows]):
-        assert bibert("pack", student, "-o", tmp_path / "model.bibert", "--max-length", 32, "--json", *data) == 0
-        checked.append(json.loads(capsys.readouterr().out)["verified_rows"])
-    assert checked[1] == checked[0] + 2
-
-
-def test_the_result_is_a_table_and_the_way_on_is_a_message(bibert, student, rows, tmp_path, capsys):
+def test_the_result_is_a_table_and_the_next_step_a_message(bibert, student, rows, tmp_path, capsys):
     out = tmp_path / "model.bibert"
     out.write_text("an older file is replaced")
     assert bibert("pack", student, "-o", out, "--max-length", 32, "--data", rows) == 0

@@ -101,13 +101,13 @@ def test_a_finished_run_answers_again_at_once(place, trained, capsys):
     assert "steps in" not in captured.err
 
 
-def test_train_sets_its_models_beside_what_one_gets_for_nothing(place, trained, capsys):
+def test_train_shows_its_models_beside_baselines(place, trained, capsys):
     words = ["train", place / "train.csv", "--dev", place / "dev.csv", "-c", place / "start", "-o", trained]
     assert called([*words, *SHORT, "--teacher-recipe", teacher_recipe(place)]) == 0
     said = capsys.readouterr()
     lines = [[cell.strip() for cell in line.split("│")] for line in said.out.splitlines()]
     cells = {line[1]: line[2:] for line in lines if len(line) > 2}
-    for name in ("majority class", "bag of words"):  # a model that has learned nothing is not passed over in silence
+    for name in ("majority class", "bag of words"):
         for who, row in (("the teacher", "teacher"), ("bibert", "bibert")):
             is_no_better = float(cells[row][0]) <= float(cells[name][0])
             assert (f"{who} is no better than the {name}" in said.err) == is_no_better
@@ -116,7 +116,7 @@ def test_train_sets_its_models_beside_what_one_gets_for_nothing(place, trained, 
         labels = [row["label"] for row in csv.DictReader(file)]
     most = max(labels.count(label) for label in set(labels)) / len(labels)
     assert cells["majority class"][0] == f"{100 * most:.1f}"
-    assert cells["majority class"][2] == ""  # it is kept nowhere
+    assert cells["majority class"][2] == ""  # it is not saved
     assert float(cells["bag of words"][0]) > 100 / 2
     assert {"teacher", "bibert"} <= cells.keys()
 
@@ -124,24 +124,17 @@ def test_train_sets_its_models_beside_what_one_gets_for_nothing(place, trained, 
 def test_texts_without_words_leave_the_bag_of_words_out(place, capsys):
     rows = "".join(f"{'ab'[row % 2]},{'xy'[row % 2]}\n" for row in range(20))
     words = ["train", replaced(place, "letters.csv", f"text,label\n{rows}"), "-c", place / "start", "-o", place / "ab"]
-    recipe = replaced(place, "letters.toml", 'extends = "teacher"\nmax_steps = 1\n')
+    recipe = replaced(place, "one.toml", 'extends = "teacher"\nmax_steps = 1\n')
     assert called([*words, *SHORT, "--set", "max_steps=1", "--teacher-recipe", recipe, "--json"]) == 0
     captured = capsys.readouterr()
     assert list(json.loads(captured.out)) == ["majority class", "teacher", "bibert"]
     assert "no bag of words in the table: " in captured.err
 
 
-def test_scores_have_no_floor(place, capsys):
+def test_scores_have_no_baselines(place, capsys):
     rows = "".join(f"{'good' if row % 2 else 'bad'} film,{row / 20}\n" for row in range(40))
-    words = [
-        "train",
-        replaced(place, "scores.csv", f"text,score\n{rows}"),
-        "-c",
-        place / "start",
-        "-o",
-        place / "scored",
-    ]
-    recipe = replaced(place, "scores.toml", 'extends = "teacher"\nmax_steps = 1\n')
+    words = ["train", replaced(place, "scores.csv", f"text,score\n{rows}"), *from_start(place), "-o", place / "scored"]
+    recipe = replaced(place, "one.toml", 'extends = "teacher"\nmax_steps = 1\n')
     assert called([*words, *SHORT, "--set", "max_steps=1", "--teacher-recipe", recipe, "--json", "--regression"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["teacher", "bibert"]
 
@@ -189,95 +182,80 @@ def roberta(place):
     return place / "roberta"
 
 
-def other_vocabulary(place):
-    """The model with a tokenizer of more words than its embedding has rows."""
-    shutil.copytree(place / "start", place / "bigger", dirs_exist_ok=True)
-    train_tokenizer([f"word{i}" for i in range(2000)]).save_pretrained(place / "bigger")
-    return place / "bigger"
+def with_words(place, name, texts):
+    """The model with the tokenizer of other texts."""
+    shutil.copytree(place / "start", place / name, dirs_exist_ok=True)
+    train_tokenizer(texts).save_pretrained(place / name)
+    return place / name
 
 
-def other_words(place):
-    """The model with a tokenizer of other, fewer words."""
-    shutil.copytree(place / "start", place / "other", dirs_exist_ok=True)
-    train_tokenizer(["some other words"]).save_pretrained(place / "other")
-    return place / "other"
-
-
-def deeper(place):
-    """An untrained BERT with the same tokenizer and one layer more."""
-    shutil.copytree(place / "start", place / "deeper", dirs_exist_ok=True)
+def with_layers(place, layers):
+    """An untrained BERT with the same tokenizer and another depth."""
+    folder = place / f"layers-{layers}"
+    shutil.copytree(place / "start", folder, dirs_exist_ok=True)
     config = BiBertConfig.from_pretrained(place / "start")
-    config.num_hidden_layers += 1
-    BiBertForSequenceClassification(config).save_pretrained(place / "deeper")
-    return place / "deeper"
+    config.num_hidden_layers = layers
+    BiBertForSequenceClassification(config).save_pretrained(folder)
+    return folder
 
 
-# Each: what to call, and what the one line must name.
+def from_start(place):
+    return ["-c", place / "start"]
+
+
+def finetune_words(place):
+    return ["finetune", place / "train.csv", *from_start(place)]
+
+
+def distill_words(place):
+    return ["distill", place / "train.csv", "-t", place / "run/teacher/model"]
+
+
+# Each: the words of the command, and what the one line must name.
 MISTAKES = {
-    "missing file": (lambda p: ["finetune", p / "no.csv", "-c", p / "start"], "no.csv"),
-    "no data at all": (lambda p: ["finetune", "-c", p / "start"], "--task"),
-    "unknown task": (lambda p: ["finetune", p, "--task", "sst-3", "-c", p / "start"], "sst2"),
-    "task folder without the task": (lambda p: ["finetune", p, "--task", "sst-2", "-c", p / "start"], "SST-2"),
-    "missing column": (lambda p: ["finetune", p / "train.csv", "--text-column", "txt", "-c", p / "start"], "txt"),
+    "missing file": (lambda p: ["finetune", p / "no.csv", *from_start(p)], "no.csv"),
+    "no data at all": (lambda p: ["finetune", *from_start(p)], "--task"),
+    "unknown task": (lambda p: ["finetune", p, "--task", "sst-3", *from_start(p)], "sst2"),
+    "task folder without the task": (lambda p: ["finetune", p, "--task", "sst-2", *from_start(p)], "SST-2"),
+    "missing column": (lambda p: [*finetune_words(p), "--text-column", "txt"], "txt"),
     "unknown label in dev": (
-        lambda p: [
-            *["finetune", p / "train.csv", "-c", p / "start"],
-            *["--dev", replaced(p, "odd.csv", "text,label\ngood,positive\nbad,meh\n")],
-        ],
+        lambda p: [*finetune_words(p), "--dev", replaced(p, "odd.csv", "text,label\ngood,positive\nbad,meh\n")],
         "odd.csv:3",
     ),
-    "one class": (
-        lambda p: ["finetune", replaced(p, "one.csv", "text,label\na,x\nb,x\n"), "-c", p / "start"],
-        "one.csv",
-    ),
+    "one class": (lambda p: ["finetune", replaced(p, "one.csv", "text,label\na,x\nb,x\n"), *from_start(p)], "one.csv"),
     "empty text": (
-        lambda p: ["finetune", replaced(p, "empty.csv", "text,label\na,x\n,y\nb,y\n"), "-c", p / "start"],
+        lambda p: ["finetune", replaced(p, "empty.csv", "text,label\na,x\n,y\nb,y\n"), *from_start(p)],
         "empty.csv:3",
     ),
     "broken JSONL": (
-        lambda p: ["finetune", replaced(p, "b.jsonl", '{"text": "a", "label": 1}\n{"text": \n'), "-c", p / "start"],
+        lambda p: ["finetune", replaced(p, "b.jsonl", '{"text": "a", "label": 1}\n{"text": \n'), *from_start(p)],
         "b.jsonl:2",
     ),
     "missing checkpoint": (lambda p: ["finetune", p / "train.csv", "-c", p / "nowhere"], "nowhere"),
     "wrong architecture": (lambda p: ["finetune", p / "train.csv", "-c", roberta(p)], "'roberta'"),
-    "tokenizer of another model": (lambda p: ["finetune", p / "train.csv", "-c", other_vocabulary(p)], "token ids"),
-    "texts longer than the positions": (
-        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--max-length", "49"],
-        "48",
+    "tokenizer of another model": (
+        lambda p: ["finetune", p / "train.csv", "-c", with_words(p, "big", [f"word{i}" for i in range(2000)])],
+        "token ids",
     ),
-    "unknown recipe": (lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--recipe", "no"], "presets:"),
-    "unknown recipe key": (
-        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "learning_rat=1"],
-        "'learning_rate'",
-    ),
-    "key without a value": (lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "seed"], "KEY=VALUE"),
-    "wrong type in the recipe": (
-        lambda p: ["finetune", p / "train.csv", "-c", p / "start", "--set", "seed=often"],
-        "seed",
-    ),
-    "unknown scheme": (
-        lambda p: ["distill", p / "train.csv", "-t", p / "start", "-s", "bibret"],
-        "did you mean 'bibert'",
-    ),
-    "unknown loss term": (
-        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--set", "weights.hiden=1"],
-        "'hidden'",
-    ),
+    "texts longer than the positions": (lambda p: [*finetune_words(p), "--max-length", "49"], "48"),
+    "unknown recipe": (lambda p: [*finetune_words(p), "--recipe", "no"], "presets:"),
+    "unknown recipe key": (lambda p: [*finetune_words(p), "--set", "learning_rat=1"], "'learning_rate'"),
+    "key without a value": (lambda p: [*finetune_words(p), "--set", "seed"], "KEY=VALUE"),
+    "wrong type in the recipe": (lambda p: [*finetune_words(p), "--set", "seed=often"], "seed"),
+    "student to fine-tune": (lambda p: ["finetune", p / "train.csv", "-c", p / "run/student/model"], "'bibert'"),
+    "unknown scheme": (lambda p: [*distill_words(p), "-s", "bibret"], "did you mean 'bibert'"),
+    "unknown loss term": (lambda p: [*distill_words(p), "--set", "weights.hiden=1"], "'hidden'"),
     "unknown loss term of the student, before the teacher is trained": (
-        lambda p: ["train", p / "train.csv", "-c", p / "start", "--set", "weights.atention=1"],
+        lambda p: ["train", p / "train.csv", *from_start(p), "--set", "weights.atention=1"],
         "'attention'",
     ),
-    "student to fine-tune": (
-        lambda p: ["finetune", p / "train.csv", "-c", p / "run/student/model"],
-        "a student of the scheme 'bibert'",
-    ),
     "start with another tokenizer": (
-        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--start", other_words(p)],
+        lambda p: [*distill_words(p), "--start", with_words(p, "other", ["some other words"])],
         "the teacher's vocabulary",
     ),
     "start of another depth": (
-        lambda p: ["distill", p / "train.csv", "-t", p / "run/teacher/model", "--start", deeper(p), *SHORT],
-        "the teacher has 2 layers, the student 3",
+        lambda p: [*distill_words(p), "--start", with_layers(p, 3), *SHORT],
+        "2 layers, the student 3",
     ),
     "teacher of other labels": (lambda p: ["distill", p / "train.csv", "-t", p / "start"], "LABEL_0"),
 }
@@ -299,14 +277,10 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, place, capsys)
     assert not (place / "never").exists()
 
 
-def test_a_shallower_student_is_made_from_its_own_start(place, trained):
-    shallow = place / "shallow"
-    shutil.copytree(place / "start", shallow)
-    config = BiBertConfig.from_pretrained(shallow)
-    config.num_hidden_layers = 1
-    BiBertForSequenceClassification(config).save_pretrained(shallow)
-    words = ["distill", place / "train.csv", "-t", trained / "teacher" / "model", "--start", shallow]
-    assert called([*words, "-o", place / "one-layer", *SHORT]) == 0
+@pytest.mark.usefixtures("trained")
+def test_a_shallower_student_is_made_from_its_own_start(place):
+    words = [*distill_words(place), "--start", with_layers(place, 1), "-o", place / "one-layer", *SHORT]
+    assert called(words) == 0
     student = BiBertConfig.from_pretrained(place / "one-layer" / "model")
     assert (student.num_hidden_layers, student.quantization.name) == (1, "bibert")
 

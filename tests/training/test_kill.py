@@ -65,29 +65,30 @@ def torn_in(run: Path) -> list[Path]:
     return [path for stage in stages for path in checkpoints_of(stage) if not (path / MANIFEST).exists()]
 
 
+def after(event: Callable[[], bool], seconds: float) -> Callable[[], bool]:
+    """Whether an event has happened, and so many seconds since."""
+    ends: list[float] = []
+
+    def reached() -> bool:
+        if not ends and event():
+            ends.append(time.monotonic() + seconds)
+        return bool(ends) and time.monotonic() >= ends[0]
+
+    return reached
+
+
 def while_starting(rng: random.Random) -> Moment:
     """Before the first step, most of the time."""
 
-    def moment(run: Path) -> Callable[[], bool]:  # noqa: ARG001
-        end = time.monotonic() + rng.uniform(0, 0.4)
-        return lambda: time.monotonic() >= end
-
-    return moment
+    return lambda run: after(lambda: True, rng.uniform(0, 0.4))  # noqa: ARG005
 
 
 def in_a_step(rng: random.Random) -> Moment:
     """Some steps and a moment later."""
 
     def moment(run: Path) -> Callable[[], bool]:
-        lines, ends = lines_in(run) + rng.randint(1, 4), []
-
-        def reached() -> bool:
-            # The log gets shorter first, when the lines after the checkpoint are dropped.
-            if not ends and lines_in(run) >= lines:
-                ends.append(time.monotonic() + rng.uniform(0, 0.03))
-            return bool(ends) and time.monotonic() >= ends[0]
-
-        return reached
+        lines = lines_in(run) + rng.randint(1, 4)  # the log is cut back first, to the checkpoint
+        return after(lambda: lines_in(run) >= lines, rng.uniform(0, 0.03))
 
     return moment
 
@@ -96,14 +97,8 @@ def in_a_save(rng: random.Random) -> Moment:
     """While the files of a checkpoint are written, or just after the last of them."""
 
     def moment(run: Path) -> Callable[[], bool]:
-        before, ends = set(torn_in(run)), []
-
-        def reached() -> bool:
-            if not ends and set(torn_in(run)) - before:
-                ends.append(time.monotonic() + rng.choice((0.0, 0.002, 0.01)))
-            return bool(ends) and time.monotonic() >= ends[0]
-
-        return reached
+        before = set(torn_in(run))
+        return after(lambda: bool(set(torn_in(run)) - before), rng.choice((0.0, 0.002, 0.01)))
 
     return moment
 
@@ -168,9 +163,7 @@ def test_a_run_of_several_stages_killed_between_them_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_process_that_is_asked_to_stop_leaves_with_the_code_of_the_signal(
-    start_run: Start, tmp_path: Path, number: int, code: int
-):
+def test_a_process_that_gets_a_signal_exits_with_its_code(start_run: Start, tmp_path: Path, number: int, code: int):
     process = start_run("bibert", tmp_path)
     wait_for(in_a_step(random.Random(2))(tmp_path), process)
     os.kill(process.pid, number)

@@ -76,7 +76,7 @@ def test_bert_adam_is_its_formula():
         torch.testing.assert_close(parameter.data, expected)
 
 
-def test_bert_adam_goes_on_from_its_saved_state():
+def test_bert_adam_resumes_from_its_saved_state():
     parameters = [nn.Parameter(torch.ones(2)) for _ in range(2)]
     optimizers = [BertAdam([p], lr=0.1, eps=1e-6) for p in parameters]
     parameters[0].grad = torch.tensor([1.0, -2.0])
@@ -102,7 +102,7 @@ def parameters_with_gradients(*gradients: list[float]) -> list[nn.Parameter]:
     return parameters
 
 
-def test_clipping_each_cuts_every_tensor_on_its_own():
+def test_clipping_each_scales_every_tensor_separately():
     parameters = [*parameters_with_gradients([3.0, 4.0], [0.3, 0.4]), nn.Parameter(torch.zeros(1))]
     norm = clip_each(parameters, 1.0)
     torch.testing.assert_close(norm, torch.tensor((25 + 0.25) ** 0.5))
@@ -110,7 +110,7 @@ def test_clipping_each_cuts_every_tensor_on_its_own():
     torch.testing.assert_close(parameters[1].grad, torch.tensor([0.3, 0.4]))
 
 
-def test_clipping_all_cuts_by_one_factor():
+def test_clipping_all_scales_by_one_factor():
     parameters = parameters_with_gradients([3.0, 0.0], [0.0, 4.0])
     assert clip_all(parameters, 1.0) == 5
     torch.testing.assert_close(parameters[0].grad, torch.tensor([0.6, 0.0]))

@@ -1,4 +1,4 @@
-"""Recipes: what a file may say, what is refused and how, and that the presets are the paper's settings."""
+"""Recipes: what a file may contain, what is refused, and that the presets are the paper's settings."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_table_of_weights_changes_the_terms_that_it_names(write):
     assert load_recipe(write('extends = "released-cola"\nweights.mha = 2')).weights == {**kept, "mha": 2.0}
 
 
-def test_changes_go_on_top(write):
+def test_changes_override_a_preset_and_a_file(write):
     assert load_recipe("paper-rte", {"seed": 7}).seed == 7
     assert load_recipe(write("seed = 3"), {"seed": 7}).seed == 7
 
@@ -105,7 +105,7 @@ def test_a_byte_order_mark_does_no_harm(write):
         ("seed = \n", r"recipe.toml: not valid TOML: .*line 1"),
     ],
 )
-def test_what_a_file_may_not_say(write, text: str, message: str):
+def test_a_wrong_key_type_or_value_in_a_file_is_refused(write, text: str, message: str):
     with pytest.raises(RecipeError, match=message) as refusal:
         load_recipe(write(text))
     assert str(refusal.value).count("\n") == 0

@@ -128,7 +128,7 @@ def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path: Path)
 
 
 def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_path: Path):
-    """Going on from it would end with a model that is not the best one, and nobody would know."""
+    """A run resumed from it would end with a model that is not the best one."""
     first, best = checkpoint(10), checkpoint(20, best=20)
     checkpoint(30, best=20)
     TEARS["one flipped bit"](best)
@@ -147,7 +147,7 @@ def test_old_checkpoints_go_but_not_the_newest_two_nor_the_best(checkpoint, tmp_
 
 def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path):
     free = shutil.disk_usage(tmp_path).free
-    message = rf"checkpoint-5: the disk is full, about {free * 10:,} bytes are needed"
+    message = rf"checkpoint-5: .*{free * 10:,} bytes"
     with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", free * 10):
         pytest.fail("nothing may be written")
 
@@ -156,21 +156,21 @@ def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_pa
     target = tmp_path / "checkpoint-5"
     target.mkdir()
     (target / "model.safetensors").write_text("half")
-    message = r"checkpoint-5: the disk is full, about 1,000 bytes are needed"
+    message = r"checkpoint-5: .*1,000 bytes"
     with pytest.raises(CheckpointError, match=message), disk_space(target, 1000):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert not target.exists()
 
 
-def test_torch_and_safetensors_do_not_say_that_the_disk_is_full_so_we_look(tmp_path: Path, monkeypatch):
+def test_a_full_disk_is_found_even_if_torch_and_safetensors_do_not_name_it(tmp_path: Path, monkeypatch):
     free = iter((10**9, 0))
     monkeypatch.setattr(resume.shutil, "disk_usage", lambda _: type("Usage", (), {"free": next(free)}))
-    message = "about 1,000 bytes are needed and 0 are free"
+    message = r"1,000 bytes .* 0 are free"
     with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", 1000):
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
 
-def test_other_errors_stay_what_they_are(tmp_path: Path):
+def test_other_errors_are_not_changed(tmp_path: Path):
     with pytest.raises(RuntimeError, match="something else"), disk_space(tmp_path / "checkpoint-5", 1):
         raise RuntimeError("something else")
 
@@ -188,9 +188,3 @@ def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path: Pat
         holder.wait()
         with locked(tmp_path):
             assert (tmp_path / ".lock").read_text() == str(os.getpid())
-
-
-def test_a_file_is_no_folder(tmp_path: Path):
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(CheckpointError, match="out: is a file"), locked(tmp_path / "out"):
-        pytest.fail("there is no folder to lock")
