@@ -1,1 +1,1 @@
-"""The paper's analysis: what it prints, what arithmetic says, and what is inside a model."""
+"""The laboratory: the paper's figures, cost on paper, the inside of models, and rival engines."""
