@@ -102,8 +102,3 @@ def count_parameters(shape: PackedConfig) -> dict[str, int]:
         "layer_norms": (2 * layers + 1) * 2 * hidden,
         "classifier": (hidden + 1) * shape.labels,
     }
-
-
-def total_parameters(shape: PackedConfig) -> int:
-    """All parameters of a BERT classifier."""
-    return sum(count_parameters(shape).values())

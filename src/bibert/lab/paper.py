@@ -2,7 +2,7 @@
 
 Schemes are named as in `nn.schemes`, tasks as in `data.glue` (MNLI has a column for each of its two dev sets).
 Numbers are those of the paper, mistakes included; `NOTES` lists the oddities. A printed size, FLOPs figure or average
-is a `Decimal`, because 28.0 says more than 28. Nothing is computed here but the mean of a row.
+is a `Decimal`, because 28.0 says more than 28.
 """
 
 import tomllib
@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import resources
-from statistics import fmean
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 GLUE = ("mnli_matched", "mnli_mismatched", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 PRINTED = ("average", "size", "flops", "extra_flops", "entropy")
@@ -51,8 +50,7 @@ class PaperTable:
         return tuple(dict.fromkeys(row.scheme for row in self.rows if row.scheme != "full_precision"))
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """An oddity of a printed figure: its table or "text", its scheme ('' for all), and an explanation."""
 
     table: str
@@ -81,12 +79,6 @@ def zeros_percent(row: PaperRow) -> float:
     return float(row.scheme.partition("(")[2].removesuffix(")"))
 
 
-def average(row: PaperRow) -> float | None:
-    """The mean of the scores of a row, both of MNLI's included: nine numbers in Table 2. None if one is blank."""
-    scores = [score for score in row.scores.values() if score is not None]
-    return fmean(scores) if len(scores) == len(row.scores) else None
-
-
 _PAPER: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("paper.toml").read_text(encoding="utf-8"))
 TABLES: Mapping[str, PaperTable] = {key: _table(**table) for key, table in _PAPER["tables"].items()}
 TABLE_1 = TABLES["1"]
@@ -102,8 +94,9 @@ DIRECTION_MARGINS: tuple[float, float] = tuple(_PAPER["direction_margins"])
 NOTES = tuple(
     Note(TABLES[table].name if table in TABLES else table, scheme, text) for table, scheme, text in _PAPER["notes"]
 )
-
-
-def notes_on(scheme: str) -> tuple[Note, ...]:
-    """The oddities of the printed figures of a scheme."""
-    return tuple(note for note in NOTES if note.scheme == scheme)
+# Why our rules give another figure than the paper prints, by column, architecture and scheme.
+REASONS: Mapping[tuple[str, str, str], str] = {
+    (reason["column"], reason["architecture"], scheme): reason["text"]
+    for reason in _PAPER["reasons"]
+    for scheme in reason["schemes"]
+}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 
-from bibert.lab.cost import check_tokens, elementwise_flops, product_flops, size
+from bibert.lab.cost import MIB, check_tokens, elementwise_flops, product_flops, size
 from bibert.nn.schemes import SCHEMES, Scheme
 from bibert.packed.header import Description, encode
 from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
@@ -178,3 +178,11 @@ def beside_the_rule(description: Description, tokenizer_bytes: int) -> list[Part
         PartBytes(part, by_rule.get(part, 0.0), nbytes, REASONS[part] if nbytes != by_rule.get(part, 0.0) else "")
         for part, nbytes in in_file.items()
     ]
+
+
+def bytes_rows(parts: list[PartBytes]) -> list[list[str]]:
+    """The rows of a table: bytes of each part by the rule and in the file, the reason, and the total."""
+    rows = [[one.part, f"{one.by_rule:,.0f}", f"{one.in_file:,}", one.reason] for one in parts]
+    by_rule, in_file = sum(one.by_rule for one in parts), sum(one.in_file for one in parts)
+    note = f"{by_rule / MIB:.2f} MiB by the rule, {in_file / MIB:.2f} in the file"
+    return [*rows, ["total", f"{by_rule:,.0f}", f"{in_file:,}", note]]

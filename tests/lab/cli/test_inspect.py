@@ -68,7 +68,7 @@ def test_the_table_shows_every_layer_and_the_total(bibert, packed_file, capsys):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_table_fits_an_ordinary_terminal(name):
     summary, out = summarize(Description(ARCHITECTURES[name], ("no", "yes"), 128, {}), 466_000, 128), StringIO()
-    Console(file=out, width=80, highlight=False).print(command._parts_table(summary))
+    Console(file=out, width=80, highlight=False).print(command.parts_table(summary))
     assert "…" not in out.getvalue()
     assert f"{summary.total.bits:,}" in out.getvalue()
 

@@ -4,29 +4,29 @@ It also shows the bytes of packed files beside the size rule. `bibert schemes` l
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json, option
 from bibert.lab.architecture import ARCHITECTURES, describe, get_architecture, name_of
-from bibert.lab.comparison import Figure, Verdict, figures, readings_of_13_4
+from bibert.lab.cli.rows import notes_table, number, plain_table, word
+from bibert.lab.comparison import Figure, Verdict, readings_of_13_4, schemes_by_figure
 from bibert.lab.cost import MIB, RULES, TOKENS, size
 from bibert.lab.paper import TABLE_2
-from bibert.lab.parts import PartBytes, beside_the_rule
+from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.models import find_file
 from bibert.nn.schemes import SCHEMES
 from bibert.packed.file import load
-from bibert.packed.schema import PackedConfig
 
 PAPERS = tuple(dict.fromkeys(row.architecture for row in TABLE_2.rows))
 HEADS = {"size": "size, MB", "flops": "FLOPs, G", "extra_flops": "ΔFLOPs, G"}
 DIGITS = {"size": 2, "flops": 3, "extra_flops": 4}
-WORDS = {Verdict.EQUAL: "reproduced", Verdict.CLOSE: "close", Verdict.DIFFERENT: "not"}
+WORDS = {None: "", Verdict.EQUAL: "reproduced", Verdict.CLOSE: "close", Verdict.DIFFERENT: "not"}
 SHAPE_HELP = f"Add a shape with all schemes: {', '.join(ARCHITECTURES)}, a config.json or its folder. May be repeated."
-Shapes = dict[str, tuple[PackedConfig, list[Figure]]]
 
 
 def cost(
@@ -40,114 +40,54 @@ def cost(
 
     Example: bibert analyze cost --packed model.bibert
     """
-    shapes: Shapes = {}
-    for name in PAPERS:
-        found = figures(ARCHITECTURES[name])
-        shapes[name] = ARCHITECTURES[name], [figure for figure in found if figure.printed is not None]
-    for word in architecture or ():
-        shape = get_architecture(word)
-        shapes[name_of(shape) or word] = shape, figures(shape)
-    files = dict(map(_file, packed or ()))
+    asked = {name_of(shape) or word: shape for word in architecture or () for shape in [get_architecture(word)]}
+    shapes = {name: ARCHITECTURES[name] for name in PAPERS} | asked
+    figures = {name: schemes_by_figure(shape, printed=name not in asked) for name, shape in shapes.items()}
+    models = {str(path): load(path) for path in map(find_file, packed or ())}
+    files = {path: beside_the_rule(model, len(model.tokenizer)) for path, model in models.items()}
+    pairs = [(figure, scheme) for found in figures.values() for figure, schemes in found.items() for scheme in schemes]
+    verdicts = Counter(figure.verdict for figure, _ in pairs if figure.verdict)
     if json:
-        print_json(_as_json(shapes, files))
+        found = [
+            {"architecture": name, "column": figure.column, "schemes": schemes, "rule": figure.rule}
+            | {"ours": figure.ours, "paper": figure.to_dict()}
+            for name, of_shape in figures.items()
+            for figure, schemes in of_shape.items()
+        ]
+        printed = {verdict.name.lower(): count for verdict, count in verdicts.items()}
+        readings = {"readings_of_13_4_mib": readings_of_13_4()}
+        parts = {file: [asdict(part) for part in of_file] for file, of_file in files.items()}
+        print_json({"figures": found, "printed": printed, "rules": dict(RULES), **readings, "packed": parts})
         return
-    for name, (shape, found) in shapes.items():
+    for name, shape in shapes.items():
         title = f"{name} ({describe(shape)}), FLOPs of {min(TOKENS, shape.positions)} tokens"
-        print_table(_figures_table(title, found))
-    print_table(_notes(shapes))
-    for file, parts in files.items():
-        print_table(_file_table(file, parts))
+        print_table(_figures_table(title, figures[name]))
+    print_table(_notes(verdicts))
+    for file, of_file in files.items():
+        *rows, total = bytes_rows(of_file)
+        columns = (word("bytes of"), number("rule"), number("file"), "why they differ")
+        print_table(plain_table(f"\n{file}", columns, rows, total))
 
 
-def _file(model: str) -> tuple[str, list[PartBytes]]:
-    path = find_file(model)
-    found = load(path)
-    return str(path), beside_the_rule(found, len(found.tokenizer))
-
-
-def _verdicts(shapes: Shapes) -> Counter[Verdict]:
-    """How many printed figures, each of a scheme, have which verdict."""
-    counts: Counter[Verdict] = Counter()
-    for figure in (figure for _, found in shapes.values() for figure in found):
-        if figure.printed is not None:
-            counts[figure.printed.verdict] += len(figure.schemes)
-    return counts
-
-
-def _figures_table(title: str, found: list[Figure]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head in ("", "paper", "ours", "", "rule"):
-        table.add_column(head, justify="right" if head in ("paper", "ours") else "left", no_wrap=True)
-    table.add_column("schemes, and why not")
-    before = ""
-    for figure in found:
-        printed, who = figure.printed, ", ".join(figure.schemes)
-        table.add_row(
-            HEADS[figure.column] if figure.column != before else "",
-            "–" if printed is None else str(printed.printed),
-            f"{figure.ours:.{DIGITS[figure.column]}f}",
-            "" if printed is None else WORDS[printed.verdict],
-            figure.rule,
-            f"{who}: {printed.reason}" if printed and printed.reason else who,
-        )
+def _figures_table(title: str, found: Mapping[Figure, list[str]]) -> Table:
+    rows, before = [], ""
+    for figure, schemes in found.items():
+        head = HEADS[figure.column] if figure.column != before else ""
+        numbers = ["–" if figure.printed is None else str(figure.printed), f"{figure.ours:.{DIGITS[figure.column]}f}"]
+        who = ", ".join(schemes) + (f": {figure.reason}" if figure.reason else "")
+        rows.append([head, *numbers, WORDS[figure.verdict], figure.rule, who])
         before = figure.column
-    table.add_row()
-    return table
+    columns = (word(""), number("paper"), number("ours"), word(""), word("rule"), "schemes, and why not")
+    return plain_table(title, columns, [*rows, []])
 
 
-def _notes(shapes: Shapes) -> Table:
-    counts = _verdicts(shapes)
-    notes = Table.grid(padding=(0, 2, 0, 0))
-    notes.add_column(no_wrap=True)
-    notes.add_column()
-    notes.add_row(
-        "figures",
-        f"of {counts.total()} that the paper prints in Table 2 (Table 3 repeats them) and its appendix, "
-        f"{counts[Verdict.EQUAL]} are reproduced: ours rounds to them; {counts[Verdict.CLOSE]} are close, within one "
-        f"unit of the last digit; {counts[Verdict.DIFFERENT]} are not reproduced",
-    )
+def _notes(verdicts: Counter[Verdict]) -> Table:
     scales = [f"{size(ARCHITECTURES[name], SCHEMES['bibert']).scale_bytes / MIB:.2f}" for name in PAPERS]
-    notes.add_row(
-        "MB", f"is 2^20 bytes in the paper; a file of bibert needs {' / '.join(scales)} more than the rule, for scales"
+    figures = (
+        f"of {verdicts.total()} that the paper prints in Table 2 (Table 3 repeats them) and its appendix, "
+        f"{verdicts[Verdict.EQUAL]} are reproduced: ours rounds to them; {verdicts[Verdict.CLOSE]} are close, within "
+        f"one unit of the last digit; {verdicts[Verdict.DIFFERENT]} are not reproduced"
     )
-    for name, text in RULES.items():
-        notes.add_row(name, text)
-    for reading, mib in readings_of_13_4().items():
-        notes.add_row("13.4 MB", f"{reading}: {mib:.2f}")
-    notes.add_row()
-    return notes
-
-
-def _file_table(file: str, parts: list[PartBytes]) -> Table:
-    table = Table(title=file, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("bytes of", no_wrap=True)
-    table.add_column("rule", justify="right", no_wrap=True)
-    table.add_column("file", justify="right", no_wrap=True)
-    table.add_column("why they differ")
-    for part in parts:
-        table.add_row(part.part, f"{part.by_rule:,.0f}", f"{part.in_file:,}", part.reason)
-    by_rule, in_file = sum(part.by_rule for part in parts), sum(part.in_file for part in parts)
-    note = f"{by_rule / MIB:.2f} MiB by the rule, {in_file / MIB:.2f} in the file"
-    table.add_row("total", f"{by_rule:,.0f}", f"{in_file:,}", note, style="bold")
-    return table
-
-
-def _as_json(shapes: Shapes, files: dict[str, list[PartBytes]]) -> dict[str, Any]:
-    return {
-        "figures": [
-            {
-                "architecture": name,
-                "column": figure.column,
-                "schemes": list(figure.schemes),
-                "rule": figure.rule,
-                "ours": figure.ours,
-                "paper": None if figure.printed is None else figure.printed.to_dict(),
-            }
-            for name, (_, found) in shapes.items()
-            for figure in found
-        ],
-        "printed": {verdict.name.lower(): count for verdict, count in _verdicts(shapes).items()},
-        "rules": dict(RULES),
-        "readings_of_13_4_mib": readings_of_13_4(),
-        "packed": {file: [asdict(part) for part in parts] for file, parts in files.items()},
-    }
+    mb = f"is 2^20 bytes in the paper; a file of bibert needs {' / '.join(scales)} more than the rule, for scales"
+    readings = [("13.4 MB", f"{reading}: {mib:.2f}") for reading, mib in readings_of_13_4().items()]
+    return notes_table([("figures", figures), ("MB", mb), *RULES.items(), *readings])

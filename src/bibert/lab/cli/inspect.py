@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 from bibert.errors import CheckpointError, EngineError
-from bibert.lab.architecture import read_architecture, read_json, total_parameters
+from bibert.lab.architecture import count_parameters, read_architecture, read_json
+from bibert.lab.cli.rows import notes_table, number, plain_table, word
 from bibert.lab.cost import TOKENS, size
 from bibert.lab.parts import Summary, summarize
 from bibert.models import find_file
@@ -30,6 +30,7 @@ NOTES = {
     "FLOPs": "by the paper's rule: 2/64 for a 1-bit MAC; the classifier is left out",
 }
 Facts = dict[str, Any]
+Contents = tuple[Description, int]  # of a packed file, and the bytes of its tokenizer
 
 
 def inspect(
@@ -50,45 +51,61 @@ def inspect(
     Example: bibert inspect model.bibert
     """
     folder = network_folder(Path(model))
-    facts, summary = _file(model, tokens) if folder is None else _folder(folder, tokens)
+    facts, contents = _file(model) if folder is None else _folder(folder)
+    summary = None
+    if contents is not None:
+        description, tokenizer_bytes = contents
+        config = description.config
+        summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, config.positions))
+        facts |= {"labels": list(description.labels), "max_length": description.max_length, "config": config.to_dict()}
     if json:
         print_json(facts if summary is None else facts | _summary_as_json(summary))
         return
+    notes = {name.replace("_", " "): _shown(value) for name, value in facts.items() if name != "about"}
+    notes |= _about(facts.get("about", {}))
     if summary is not None:
-        print_table(_parts_table(summary))
-    print_table(_facts_table(facts, summary))
+        print_table(parts_table(summary))
+        total, elementwise = summary.total, summary.elementwise_flops
+        notes["size"] = f"{total.nbytes:,} bytes; in float32 {total.float32_bytes:,}, {total.ratio:.1f} times as many"
+        work = f"{total.product_flops:,.0f} for products, {elementwise:,.0f} for work on single floats"
+        notes |= {"work": f"{summary.flops:,.0f} FLOPs: {work}", **NOTES}
+    print_table(notes_table(notes.items()))
 
 
-def _file(model: str, tokens: int | None) -> tuple[Facts, Summary]:
+def _file(model: str) -> tuple[Facts, Contents]:
     from bibert.runtime.engine import Engine
 
     path = find_file(model)
     packed = load(path)
-    facts, summary = _contents(packed, len(packed.tokenizer), tokens)
     try:
         isa = Engine.from_packed(packed, threads=1).isa
     except EngineError:
         isa = None  # a summary needs no engine
-    return {"file": str(path), "sha256": packed.digest, **facts, "about": dict(packed.about), "isa": isa}, summary
+    facts = {"file": str(path), "sha256": packed.digest, "about": dict(packed.about), "isa": isa}
+    return facts, (packed, len(packed.tokenizer))
 
 
-def _folder(folder: Path, tokens: int | None) -> tuple[Facts, Summary | None]:
+def _folder(folder: Path) -> tuple[Facts, Contents | None]:
+    """The facts of a model folder, and the contents of its packed file if it can be packed or distilled."""
     config = read_json(folder / CONFIG_NAME)
     scheme = _scheme_of(config, folder)
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]
     reason = why_not_packable(student)
     answer = f"no: {reason}; distill a student of the scheme 'bibert'" if reason else "yes, with bibert pack"
     answer = answer if scheme.is_quantized else "once it is distilled into a student of scheme 'bibert'"
-    facts: Facts = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits)}
+    facts: Facts = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits), "can_be_packed": answer}
     if config.get("kept_heads"):  # a half-width student of BinaryBERT, which no rule covers
-        return {**facts, "can_be_packed": answer}, None
+        return facts, None
     shape = read_architecture(folder)
-    facts["parameters"] = total_parameters(shape)
+    facts["parameters"] = sum(count_parameters(shape).values())
     if reason:
-        by_rule = {} if scheme.kept else {"mib_by_rule": round(size(shape, scheme).mib, 2)}
-        return {**facts, **by_rule, "can_be_packed": answer}, None
-    contents, summary = _future_contents(folder, config, student, tokens)
-    return {**facts, "can_be_packed": answer, **contents}, summary
+        return facts | ({} if scheme.kept else {"mib_by_rule": round(size(shape, scheme).mib, 2)}), None
+    packed = packed_config(config, student)
+    names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(packed.labels)}
+    labels = tuple(names[number] for number in sorted(names, key=int))
+    tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
+    text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
+    return facts, (Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()))
 
 
 def _scheme_of(config: Facts, folder: Path) -> Scheme:
@@ -99,74 +116,31 @@ def _scheme_of(config: Facts, folder: Path) -> Scheme:
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
 
 
-def _future_contents(folder: Path, config: Facts, student: Scheme, tokens: int | None) -> tuple[Facts, Summary]:
-    """The contents of the packed file of a student, if it were packed now."""
-    packed = packed_config(config, student)
-    names = config.get("id2label") or {str(label): f"LABEL_{label}" for label in range(packed.labels)}
-    labels = tuple(names[number] for number in sorted(names, key=int))
-    tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
-    text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
-    return _contents(Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()), tokens)
-
-
-def _contents(description: Description, tokenizer_bytes: int, tokens: int | None) -> tuple[Facts, Summary]:
-    summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, description.config.positions))
-    return {
-        "bytes": summary.total.nbytes,
-        "float32_bytes": summary.total.float32_bytes,
-        "flops": summary.flops,
-        "labels": list(description.labels),
-        "max_length": description.max_length,
-        "config": description.config.to_dict(),
-    }, summary
-
-
 def _summary_as_json(summary: Summary) -> Facts:
     total, *parts = (
         {**asdict(part), "ratio": part.ratio, "product_flops": part.product_flops}
         for part in (summary.total, *summary.parts)
     )
-    return {"tokens": summary.tokens, "total": total, "parts": parts}
+    sizes = {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
+    return {**sizes, "flops": summary.flops, "tokens": summary.tokens, "total": total, "parts": parts}
 
 
-def _parts_table(summary: Summary) -> Table:
-    title = f"every byte of the file; MACs and FLOPs of {summary.tokens} tokens"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("\npart", no_wrap=True)
-    for head in "1-bit\nparams", "32-bit\nparams", "\nbytes", "\nratio", "1-bit\nMACs, M", "float\nMACs", "FLOPs,\nM":
-        table.add_column(head, justify="right", no_wrap=True)
-    for part in (*summary.by_layer, summary.total):
-        table.add_row(
+def parts_table(summary: Summary) -> Table:
+    """Parameters, bytes and work of every layer and of the parts around them, 80 columns wide."""
+    heads = "1-bit\nparams", "32-bit\nparams", "\nbytes", "\nratio", "1-bit\nMACs, M", "float\nMACs", "FLOPs,\nM"
+    *rows, total = [
+        [
             part.name,
-            *map(_count, (part.bits, part.numbers, part.nbytes)),
+            *(f"{count:,}" if count else "" for count in (part.bits, part.numbers, part.nbytes)),
             f"{part.ratio:.1f}" if part.float32_bytes else "",
             f"{part.binary_macs / MEGA:,.1f}" if part.binary_macs else "",
-            _count(part.float_macs),
+            f"{part.float_macs:,}" if part.float_macs else "",
             f"{part.product_flops / MEGA:,.2f}" if part.binary_macs else "",
-            style="bold" if part.name == "total" else None,
-        )
-    return table
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number else ""
-
-
-def _facts_table(facts: Facts, summary: Summary | None) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("", "")
-    shown = {name: value for name, value in facts.items() if name not in ("about", "flops") and "bytes" not in name}
-    lines = {name.replace("_", " "): _shown(value) for name, value in shown.items()} | _about(facts.get("about", {}))
-    if summary is not None:
-        total, elementwise = summary.total, summary.elementwise_flops
-        lines["size"] = f"{total.nbytes:,} bytes; in float32 {total.float32_bytes:,}, {total.ratio:.1f} times as many"
-        work = f"{total.product_flops:,.0f} for products, {elementwise:,.0f} for work on single floats"
-        lines |= {"work": f"{summary.flops:,.0f} FLOPs: {work}", **NOTES}
-    for name, text in lines.items():
-        table.add_row(name, Text(text))  # not as markup: a label may look like it
-    return table
+        ]
+        for part in (*summary.by_layer, summary.total)
+    ]
+    title = f"every byte of the file; MACs and FLOPs of {summary.tokens} tokens"
+    return plain_table(title, [word("\npart"), *map(number, heads)], rows, total, gap=1)
 
 
 def _about(about: Mapping[str, Any]) -> dict[str, str]:

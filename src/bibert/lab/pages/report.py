@@ -16,7 +16,7 @@ from bibert.lab.comparison import GIGA, cost_of
 from bibert.lab.cost import TOKENS
 from bibert.lab.entropy import Entropies
 from bibert.lab.pages.render import render_page
-from bibert.lab.parts import beside_the_rule
+from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
 from bibert.lab.plots.curves import (
     draw_directions,
@@ -97,9 +97,7 @@ def _cost_tables(record: Record) -> list[Rows]:
     if record.packed is None:
         return [rules]
     parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
-    rows = [[one.part, f"{one.by_rule:,.0f}", f"{one.in_file:,}", one.reason] for one in parts]
-    total = ["in all", f"{sum(one.by_rule for one in parts):,.0f}", f"{sum(one.in_file for one in parts):,}", ""]
-    return [rules, [["bytes", "by the rule", "in the file", ""], *rows, total]]
+    return [rules, [["bytes", "by the rule", "in the file", ""], *bytes_rows(parts)]]
 
 
 def _plain(value: Any) -> str:
