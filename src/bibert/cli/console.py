@@ -40,12 +40,9 @@ def print_json(value: Any) -> None:
 
 
 def print_metrics(metrics: Mapping[str, Mapping[str, float]], places: Mapping[str, Path | str], as_json: bool) -> None:
-    """Print the metrics of models, as percentages in a table or as fractions in JSON.
+    """Print metrics by model, `{"student": {"dev_accuracy": 0.9}}`, and the place of each model that was saved.
 
-    Args:
-        metrics: by model and then by metric: `{"student": {"dev_accuracy": 0.9}}`.
-        places: the file or folder of each model that was saved.
-        as_json: print JSON.
+    A table has percentages, JSON has fractions.
     """
     found = {name: str(places[name]) if name in places else None for name in metrics}
     if as_json:

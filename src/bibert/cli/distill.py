@@ -47,10 +47,8 @@ def distill(
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
-    callbacks = [TrainingProgress(scheme)]
-    metrics = run(
-        teacher, row, texts, output, recipe, start=start, probe=probe_of(probe_every), callbacks=callbacks, **arguments
-    )
+    arguments |= {"start": start, "probe": probe_of(probe_every), "callbacks": [TrainingProgress(scheme)]}
+    metrics = run(teacher, row, texts, output, recipe, **arguments)
     if is_main_process():
         if probe_every and not (output / PROBE).exists():
             say(f"{output}: --probe-every came too late, this run was finished without it; choose another -o")

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 from transformers import TrainerCallback
 
 from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
@@ -16,7 +16,6 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
     def __init__(self, title: str) -> None:
         self.title = title
         self.bar: Progress | None = None
-        self.task: TaskID | None = None
         self.loss = self.score = ""
         self.started = self.last_line = 0.0
         self.first_step = 0
@@ -33,7 +32,7 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
         if messages.is_terminal:
             self.bar = progress()
             self.bar.start()
-            self.task = self.bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
+            self.bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
         elif state.global_step:
             self._say(f"resuming at step {state.global_step} of {state.max_steps}")
         else:
@@ -41,9 +40,9 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Move the bar."""
-        if self.bar is not None and self.task is not None:
+        if self.bar is not None:
             description = "  ".join(part for part in (self.title, self.loss, self.score) if part)
-            self.bar.update(self.task, completed=state.global_step, description=description)
+            self.bar.update(self.bar.task_ids[0], completed=state.global_step, description=description)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Remember the newest loss; without a terminal, print a line every 30 seconds."""
@@ -70,7 +69,7 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
             return
         if self.bar is not None:
             self.bar.stop()
-            self.bar = self.task = None
+            self.bar = None
         best = "" if state.best_metric is None else f", best dev score {state.best_metric:.4f}"
         self._say(f"{state.global_step} steps in {timedelta(seconds=round(time.monotonic() - self.started))}{best}")
 

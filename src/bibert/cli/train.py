@@ -25,6 +25,8 @@ from bibert.nn.schemes import get_scheme
 if TYPE_CHECKING:
     from bibert.data.examples import TextData
 
+Metrics = Mapping[str, float]
+
 STUDENT_REMEDY = "it needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
 TEACHER_REMEDY = (
     "a student will hardly be better; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
@@ -69,16 +71,9 @@ def train(
     taught = finetune(checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments)
     floor = _floor(texts) if is_main_process() else {}
     _warn_if_no_better("the teacher", taught, floor, TEACHER_REMEDY)
-    learned = distill(
-        models["teacher"],
-        row,
-        texts,
-        output / "student",
-        recipe,
-        probe=probe_of(probe_every),
-        callbacks=[TrainingProgress(scheme)],
-        **arguments,
-    )
+    probe, progress = probe_of(probe_every), [TrainingProgress(scheme)]
+    folder = output / "student"
+    learned = distill(models["teacher"], row, texts, folder, recipe, probe=probe, callbacks=progress, **arguments)
     if is_main_process():
         print_metrics({**floor, "teacher": taught, scheme: learned}, models, json)
         _warn_if_no_better(scheme, learned, floor, STUDENT_REMEDY)
@@ -99,9 +94,7 @@ def _floor(data: "TextData") -> dict[str, dict[str, float]]:
     return floor
 
 
-def _warn_if_no_better(
-    who: str, metrics: Mapping[str, float], floor: Mapping[str, Mapping[str, float]], remedy: str
-) -> None:
+def _warn_if_no_better(who: str, metrics: Metrics, floor: Mapping[str, Metrics], remedy: str) -> None:
     metric = next(iter(metrics))
     for name, reached in floor.items():
         if metrics[metric] <= reached.get(metric, 0.0):

@@ -37,9 +37,7 @@ def _metrics(data: TextData, answers: dict[str, list[float]] | dict[str, list[in
 def bag_of_words(train: Split, longest: int = 1) -> Any:
     """A trained scikit-learn pipeline whose `predict` takes texts and returns class numbers.
 
-    Args:
-        train: the rows to learn from; both texts of a pair are one text.
-        longest: count runs of up to so many words.
+    It counts runs of up to `longest` words; both texts of a pair are one text.
 
     Raises:
         DataError: the texts have no words, there is one label only, or there are too many words and labels.

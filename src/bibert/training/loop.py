@@ -78,7 +78,11 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             args=arguments,
             data_collator=Collator(classifier.tokenizer.pad_token_id),
             train_dataset=data.train,
-            eval_dataset={name: _by_length(split) for name, split in data.dev.items()},
+            # Rows in order of length halve the padding of an evaluation; no metric depends on the order.
+            eval_dataset={
+                name: Subset(split, np.argsort(split.lengths, kind="stable").tolist())
+                for name, split in data.dev.items()
+            },
             processing_class=classifier.tokenizer,
             compute_metrics=lambda found: score(found.predictions, found.label_ids, data.metrics),
             callbacks=[EpochOrder(self.sampler), *patience, *callbacks, self.interruption],
@@ -199,11 +203,6 @@ class BertTrainer(Trainer):  # type: ignore[misc]
 
     def _mean_in_place(self) -> AbstractContextManager[None]:
         return nullcontext() if self.running_mean is None else self.running_mean.in_place()
-
-
-def _by_length(split: EncodedSplit) -> Subset[dict[str, Any]]:
-    """The rows in order of length, which halves the padding of an evaluation; no metric depends on the order."""
-    return Subset(split, np.argsort(split.lengths, kind="stable").tolist())
 
 
 def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:

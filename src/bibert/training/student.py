@@ -83,6 +83,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
 ) -> dict[str, float]:
     """Binarize a BERT and distill a teacher into it; resume if `output` holds the same run, killed.
 
+    Returns the dev metrics of the best student and raises what `teacher.finetune` raises.
+
     Args:
         teacher: the folder (or Hub name) of a fine-tuned classifier, in full precision or a student.
         scheme: a row of `nn.schemes.SCHEMES`, by name or as a value.
@@ -94,12 +96,6 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         probe: makes a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
         callbacks: passed to the Trainer, for progress.
         arguments: changes to the Trainer's arguments, such as `report_to`.
-
-    Returns:
-        The dev metrics of the best student, as `{"dev_accuracy": 0.9, …}`.
-
-    Raises:
-        Interrupted: on SIGTERM or Ctrl-C, after a checkpoint; the same call resumes from it.
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)
