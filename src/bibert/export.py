@@ -69,11 +69,6 @@ def pack(
         max_length: tokens of the longest input of the packed model; longer ones are truncated.
         about: where the model comes from, as plain JSON values; scheme, version and checked rows are added.
 
-    Raises:
-        SchemeError: the file cannot express the scheme.
-        CheckpointError: a size is beyond the limits of the file, or the tokenizer has no tokenizer.json.
-        NumericError: a weight is not finite, or the packed model does not agree with the network.
-
     Example:
         >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)
     """
@@ -93,7 +88,7 @@ def pack(
 
 
 def config_of(config: BiBertConfig) -> PackedConfig:
-    """Return the shape of the packed model; errors as for `pack`."""
+    """Return the shape of the packed model."""
     scheme = config.quantization
     if reason := why_not_packable(scheme):
         raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a 'bibert' student")
@@ -137,10 +132,6 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
 
     The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`. The
     texts of `rows` must also give the same tokens with the tokenizer of the packed model as with the network's.
-
-    Raises:
-        CheckpointError: the tokens of a row differ.
-        NumericError: the logits of a row differ; the message has the row and both numbers.
     """
     groups = [("generated", _generated_rows(packed))]
     if rows:

@@ -20,28 +20,20 @@ from bibert.errors import BibertError, CheckpointError
 def write_whole(path: Path | str, mode: Literal["w"] = "w") -> AbstractContextManager[TextIO]: ...
 @overload
 def write_whole(path: Path | str, mode: Literal["wb"]) -> AbstractContextManager[BinaryIO]: ...
-def write_whole(path: Path | str, mode: Literal["w", "wb"] = "w") -> AbstractContextManager[IO[Any]]:
-    r"""Open `path` for writing so that it appears complete at the end of the block, or not at all.
+@contextlib.contextmanager
+def write_whole(path: Path | str, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
+    """Open `path` for writing so that it appears complete at the end of the block, or not at all.
 
     The bytes go to a hidden temporary file in the same folder, are flushed to the disk, and only then renamed to
     `path`. If the block raises, the temporary file is removed and an existing `path` is left unchanged. Text is UTF-8,
     and line ends are written as given on every system.
-
-    Example:
-        with write_whole("metrics.tsv") as file:
-            file.write("step\tloss\n")
-
-    Raises:
-        BibertError: the folder does not exist, or `path` exists and is not a regular file.
     """
-    return _write_whole(Path(path), mode)
-
-
-@contextlib.contextmanager
-def _write_whole(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
     # Follow a link, so that it points at the new file instead of being replaced by it.
-    target = path.resolve()
-    _require_writable_place(path, target)
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise BibertError(f"{path}: the folder {Path(path).parent} does not exist; create it first")
+    if target.exists() and not target.is_file():
+        raise BibertError(f"{path}: is not a regular file and cannot be replaced by one; choose another name")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with _open_new(temporary, mode) as file:
@@ -53,13 +45,6 @@ def _write_whole(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
         raise
     fsync_folder(target.parent)
-
-
-def _require_writable_place(path: Path, target: Path) -> None:
-    if not target.parent.is_dir():
-        raise BibertError(f"{path}: the folder {path.parent} does not exist; create it first")
-    if target.exists() and not target.is_file():
-        raise BibertError(f"{path}: is not a regular file and cannot be replaced by one; choose another name")
 
 
 def _open_new(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:

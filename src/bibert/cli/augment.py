@@ -47,33 +47,26 @@ def augment(
 
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
-    from bibert.data.augment import (
-        AugmentConfig,
-        Candidates,
-        augment_rows,
-        load_rows,
-        load_word_vectors,
-        save_rows,
-        variants_of,
-    )
+    from bibert.data import augment as augmentation
     from bibert.data.readers import Columns
 
     columns = Columns(text_column, pair_column, label_column)
     if task is not None and columns.given:
         raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
-    config = AugmentConfig(variants or variants_of(task), candidates, probability, seed)
+    variants = variants or augmentation.variants_of(task)
+    config = augmentation.AugmentConfig(variants, candidates, probability, seed)
     _check_output(source, output)
-    vectors = None if glove is None else load_word_vectors(glove)
+    vectors = None if glove is None else augmentation.load_word_vectors(glove)
     masked_lm = None
     if mlm is not None:
         require_extra("train", "augmenting with a masked LM")
         from bibert.training.masked_lm import load_masked_lm
 
         masked_lm = load_masked_lm(mlm)
-    words = Candidates(masked_lm, vectors)
-    file = load_rows(source, columns, task)
-    groups = tracked(augment_rows(file.rows, words, config), len(file.rows), "augmenting")
-    written = save_rows(output, file, groups)
+    words = augmentation.Candidates(masked_lm, vectors)
+    file = augmentation.load_rows(source, columns, task)
+    groups = tracked(augmentation.augment_rows(file.rows, words, config), len(file.rows), "augmenting")
+    written = augmentation.save_rows(output, file, groups)
     with_dev = "" if task else "; train on it with --dev, so that no variant of a training row is in the dev set"
     say(f"{output}: {written} rows from {len(file.rows)}{with_dev}")
 

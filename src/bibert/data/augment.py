@@ -177,7 +177,7 @@ class WordVectors:
 
 
 def load_word_vectors(path: Path, limit: int = FIRST_VECTORS) -> WordVectors:
-    """Load the first `limit` vectors of a file; see `read_vectors` for the forms and errors."""
+    """Load the first `limit` vectors of a file; see `read_vectors`."""
     words, vectors = read_vectors(path, limit)
     if len(words) < 2:
         raise DataError(f"{path}: has {len(words)} word vectors, at least 2 are needed; is it a GloVe file?")
@@ -189,13 +189,11 @@ def read_vectors(path: Path, limit: int = FIRST_VECTORS) -> tuple[list[str], npt
 
     The file is in GloVe's text form, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
     words of `name.npy` are in `name.txt`, one a line, or in the only .txt or .parquet file of its folder.
-
-    Raises:
-        DataError: a file is missing or broken, or the matrix does not fit its words.
     """
     words, vectors = _read_npy(path, limit) if path.suffix == ".npy" else _read_text(path, limit)
-    if not np.isfinite(vectors).all():
-        row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
         raise DataError(f"{path}: the vector of {words[row]!r} (number {row + 1}) is not finite; get the file again")
     first_row: dict[str, int] = {}
     for row, word in enumerate(words):
@@ -267,7 +265,7 @@ def _read_only_text_column(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class LabelledFile:
-    """The rows of a file, and how a file in the same form is laid out."""
+    """The rows of a file, and its layout."""
 
     rows: Sequence[LabelledText]
     columns: Columns
@@ -276,13 +274,7 @@ class LabelledFile:
 
 
 def load_rows(path: Path, columns: Columns, task: str | None = None) -> LabelledFile:
-    """Read labelled text from a table (CSV, TSV, JSONL, Parquet), or from a TSV file of a GLUE task.
-
-    The columns of a table that are not given are found by name; a GLUE file has its own.
-
-    Raises:
-        DataError: the file or a column is missing, or a row has no text or label.
-    """
+    """Read a table, whose columns are found by name unless they are given, or a TSV file of a GLUE task."""
     if task is not None:
         row, split = get_task(task), load_glue_split(task, path)
         written = row.written or row.label_names

@@ -36,14 +36,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 8192, max_length: in
 
     A word outside the vocabulary is split into its characters. The same texts give the same vocabulary, which the
     trainer of `tokenizers` does not guarantee: it breaks ties by hash order. Here ties are broken alphabetically.
-
-    Args:
-        texts: what to count; each text is lower-cased, stripped of accents and split as BERT does.
-        vocab_size: the largest number of tokens.
-        max_length: the tokenizer's `model_max_length`.
-
-    Raises:
-        DataError: there is no word in `texts`, or `vocab_size` does not even hold the characters.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -115,11 +107,7 @@ class EncodedSplit(Dataset[dict[str, Any]]):
 
 
 def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> EncodedSplit:
-    """Turn texts into token ids, cut to `max_length`; integer labels into int64 class ids, others into float32 scores.
-
-    Raises:
-        RecipeError: `max_length` leaves no room for a token of the text.
-    """
+    """Turn texts into token ids, cut to `max_length`; integer labels into int64 ids, others into float32 scores."""
     special = tokenizer.num_special_tokens_to_add(pair=split.pairs is not None)
     if max_length <= special:
         raise RecipeError(
@@ -162,21 +150,14 @@ class Collator:
         longest = max(len(row["input_ids"]) for row in rows)
         if self.pad_to is not None and longest > self.pad_to:
             raise DataError(f"a row has {longest} tokens, more than pad_to={self.pad_to}; use it as max_length too")
-        shape = (len(rows), self.pad_to or longest)
-        input_ids = np.full(shape, self.pad_token_id, dtype=np.int64)
-        attention_mask = np.zeros(shape, dtype=np.int64)
-        token_type_ids = np.zeros(shape, dtype=np.int64)
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        batch = {name: np.zeros((len(rows), self.pad_to or longest), dtype=np.int64) for name in names}
+        batch["input_ids"][:] = self.pad_token_id
         for position, row in enumerate(rows):
-            length = len(row["input_ids"])
-            input_ids[position, :length] = row["input_ids"]
-            attention_mask[position, :length] = 1
-            token_type_ids[position, :length] = row["token_type_ids"]
-        return {
-            "input_ids": torch.from_numpy(input_ids),
-            "attention_mask": torch.from_numpy(attention_mask),
-            "token_type_ids": torch.from_numpy(token_type_ids),
-            "labels": torch.from_numpy(np.asarray([row["labels"] for row in rows])),
-        }
+            for name in names:
+                batch[name][position, : len(row["input_ids"])] = row.get(name, 1)  # rows have no mask: all is real
+        batch["labels"] = np.asarray([row["labels"] for row in rows])
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
 def batches_by_length(rows: "EncodedSplit | Sequence[Row]", collate: Collator, batch_size: int) -> Iterator[Batch]:

@@ -68,15 +68,10 @@ def get_task(name: str) -> GlueTask:
 
 
 def load_glue(task: str, folder: Path, train_file: str = TRAIN_FILE) -> TextData:
-    """Read a task from GLUE's TSV files.
+    """Read a task such as `SST-2` from GLUE's TSV files: `folder` is the task's own, or holds those of all tasks.
 
-    Args:
-        task: the name of a task, such as `SST-2`.
-        folder: the folder of the task, or the one that holds the folders of all tasks.
-        train_file: another training file in the same form, such as an augmented one.
-
-    Raises:
-        DataError: a folder, file, column or label is missing or malformed.
+    `train_file` names another training file in the same form, such as an augmented one. Raises `DataError` if a
+    folder, file, column or label is missing or malformed.
     """
     row = get_task(task)
     home = _task_folder(row, Path(folder))

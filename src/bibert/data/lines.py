@@ -66,11 +66,7 @@ class Decoding:
             raise DataError(f"there is no encoding {self.encoding!r}; {common}") from None
 
     def checked(self, text: str, where: str) -> str:
-        """Return the text, repaired if `on_error` is `replace`.
-
-        Raises:
-            DataError: a byte is not in the encoding, or is NUL.
-        """
+        """Return the text if every byte is in the encoding and none is NUL; `on_error="replace"` repairs it."""
         if is_plain(text) or not (found := NOT_TEXT.search(text)):
             return text
         if self.on_error == "replace":
@@ -100,9 +96,6 @@ class Input:
         r"""Yield lines with their ends; bytes that are not text are escaped, for `Decoding.checked` to find.
 
         With an empty `newline` a line also ends at a lone `\r`, as CSV allows.
-
-        Raises:
-            DataError: the file cannot be read or decompressed, is not text at all, or has an endless line.
         """
         number = 1
         with reading(self.origin):
@@ -135,11 +128,7 @@ class Input:
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[Input]:
-    """Open a file, decompressing it if its name ends in .gz; None is standard input.
-
-    Raises:
-        DataError: it cannot be opened, or its name ends in .gz and it is not compressed.
-    """
+    """Open a file, decompressing it if its name ends in .gz; None is standard input."""
     if path is None:
         yield Input("stdin", sys.stdin.buffer)
         return

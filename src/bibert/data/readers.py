@@ -59,11 +59,7 @@ LABEL_NAMES = (
 
 
 def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
-    """Name the text, pair and label columns among `names`; `top` is the place of the header, for messages.
-
-    Raises:
-        DataError: a wanted column is missing, or none has a known name.
-    """
+    """Find the text, pair and label columns among `names`; `top` is the place of the header, for messages."""
     names = [name for name in names if name]
     label = _given(wanted.label, names, top) or _first_known(LABEL_NAMES, names)
     if not label:
@@ -349,11 +345,7 @@ FORMS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
 
 
 def form_of(path: Path, remedy: str = "") -> str:
-    """The form of a file by its name; `remedy` is added to the message about an unknown suffix.
-
-    Raises:
-        DataError: the suffix is unknown, or the path is a folder.
-    """
+    """The form of a file by its name; `remedy` is added to the message about an unknown suffix."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix

@@ -64,11 +64,7 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Read a file in the form of its suffix.
-
-    Raises:
-        DataError: the file is missing, damaged or empty, or has an unknown suffix.
-    """
+    """Read a file in the form of its suffix."""
     with open_input(path) as source:
         return _collect(FORMS[form_of(path)](source, Decoding()))
 
@@ -163,11 +159,7 @@ def load_table(
 
 
 def load_split(source: Source, columns: Columns, label_names: tuple[str, ...]) -> Split:
-    """Read rows to evaluate a trained model on: `label_names` are the model's, empty for scores.
-
-    Raises:
-        DataError: something is missing or malformed, or a row has a label that the model does not know.
-    """
+    """Read rows to evaluate a trained model on: `label_names` are the model's, empty for scores."""
     table = _table(source, "dataset")
     return split_of(table, find_columns(table.columns, columns, table.top), label_names)
 
@@ -231,11 +223,7 @@ def _table(source: Source, origin: str) -> Table:
 
 
 def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
-    """Return the texts and labels of a table; `classes` are its labels by class id, empty for scores.
-
-    Raises:
-        DataError: a text or label is missing or malformed, or a label is not among the classes.
-    """
+    """Return the texts and labels of a table; `classes` are its labels by class id, empty for scores."""
     return Split(
         texts=texts_of(table, columns.text),
         pairs=texts_of(table, columns.pair) if columns.pair else None,
@@ -245,11 +233,7 @@ def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
 
 
 def texts_of(table: Table, column: str) -> tuple[str, ...]:
-    """Return the texts of a column.
-
-    Raises:
-        DataError: a text is missing, blank, not a string, or not valid Unicode.
-    """
+    """Return the texts of a column; none may be missing, blank, not a string, or not valid Unicode."""
     for row, cell in enumerate(table.columns[column]):
         problem = ""
         if cell is None or (isinstance(cell, str) and not cell.strip()):

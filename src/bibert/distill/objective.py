@@ -46,11 +46,7 @@ class LayerMatch:
 
 
 def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSequenceClassification) -> LayerMatch:
-    """Match the layers and heads of two models.
-
-    Raises:
-        CheckpointError: depth, width, heads or labels do not fit; the message gives both numbers.
-    """
+    """Match the layers and heads of two models, whose depth, width, heads and labels must fit."""
     mine, theirs = student.config, teacher.config
     if theirs.num_hidden_layers % mine.num_hidden_layers:
         raise CheckpointError(

@@ -16,11 +16,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 
 
 def find_file(path_or_name: Path | str) -> Path:
-    """Return the packed file that `bibert.load` reads; download it if it is on the Hub.
-
-    Raises:
-        ModelFileError: a folder does not hold exactly one packed file, or the Hub does not provide it.
-    """
+    """Return the packed file that `bibert.load` reads; download it if it is on the Hub."""
     path = Path(path_or_name)
     try:
         exists = path.exists()
@@ -54,11 +50,7 @@ def is_hub_id(name: str) -> bool:
 def fetch(name: str) -> Path:
     """Download the packed files of a Hub repository, unless they are in the cache, and return their folder.
 
-    Args:
-        name: "owner/name", or "owner/name@revision" with a branch, a tag or a commit.
-
-    Raises:
-        ModelFileError: there is no such repository or revision, or the Hub cannot be reached.
+    `name` is "owner/name", or "owner/name@revision" with a branch, a tag or a commit.
     """
     # Imported only when needed: this takes as long as loading a small model.
     from huggingface_hub import snapshot_download

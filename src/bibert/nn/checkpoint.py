@@ -46,10 +46,6 @@ def load_classifier(
         checkpoint: a folder, a run folder around one, or a name on the Hub.
         label_names: the labels of the data; () for regression; None keeps the checkpoint's own.
         overrides: values of the configuration to change, such as dropout rates.
-
-    Raises:
-        CheckpointError: the folder is missing or damaged, is not a BERT, or does not fit its tokenizer.
-        NumericError: a weight is not finite.
     """
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
@@ -58,11 +54,7 @@ def load_classifier(
 
 
 def model_folder(checkpoint: str | Path) -> str | Path:
-    """The folder of the model: the given one or the run folder's `model/`; or the given name, if it is on the Hub.
-
-    Raises:
-        CheckpointError: it is a file, a folder without a model, or a path that does not exist.
-    """
+    """The folder of the model: the given one or the run folder's `model/`; or the given name, if it is on the Hub."""
     path, name = Path(checkpoint), str(checkpoint)
     if path.is_file():
         raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")

@@ -31,11 +31,7 @@ FFN_LEVELS: Mapping[tuple[str, str], str] = MappingProxyType(
 
 
 def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> PackedConfig:
-    """Translate the values of a config.json; `scheme` adds the thresholds and FFN levels of a packable scheme.
-
-    Raises:
-        CheckpointError: a size is missing, is not a whole number, or is beyond the limits of a packed file.
-    """
+    """Translate the values of a config.json; `scheme` adds the thresholds and FFN levels of a packable scheme."""
     sizes: dict[str, Any] = {name: config.get(key) for name, key in CONFIG_KEYS.items()}
     for name, value in sizes.items():
         if type(value) is not int or value < 1:

@@ -315,10 +315,6 @@ def get_scheme(name: str) -> Scheme:
 
     `baseline_quantile(p)` takes any percentage p. `bibert(gain=row,thresholds=context+value)` and `baseline(kept=mha)`
     change fields of a row, except its bits; `baseline(without=attention)` removes a loss term from its schedule.
-
-    Raises:
-        SchemeError: there is no such row, field or value, or the values contradict each other; the message lists what
-            is allowed.
     """
     if match := re.fullmatch(r"baseline_quantile\((\d+(?:\.\d+)?)\)", name):
         return baseline_quantile(float(match[1]))

@@ -49,13 +49,9 @@ _LONGEST_MESSAGE = 600  # a hostile file must not choose the length of its messa
 
 @dataclass(frozen=True, eq=False)
 class PackedModel(Description):
-    """A complete packed model in memory; every instance has passed all checks.
+    """A complete packed model in memory; every instance has passed all checks."""
 
-    Attributes:
-        data: the data section: all weights in the order of the schema, then the tokenizer. Read-only.
-    """
-
-    data: NDArray[np.uint8]
+    data: NDArray[np.uint8]  # the data section: all weights in the order of the schema, then the tokenizer; read-only
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,11 +103,7 @@ class PackedModel(Description):
         tokenizer: bytes,
         about: Mapping[str, Any],
     ) -> "PackedModel":
-        """Copy `tensors`, every tensor of the schema except the tokenizer, into a model.
-
-        Raises:
-            ModelFileError: a tensor is missing, unknown, of another type or shape, not finite or too large.
-        """
+        """Copy `tensors`, every tensor of the schema except the tokenizer, into a model."""
         description = Description(config, tuple(labels), max_length, about)
         specs = tensor_specs(config, len(tokenizer))
         _require_file_size(len(encode(description, len(tokenizer))) + _end(specs))
@@ -129,12 +121,7 @@ class PackedModel(Description):
 
 
 def save(model: PackedModel, path: Path | str) -> None:
-    """Write a model to `path`; after a failure, `path` still holds the old file.
-
-    Raises:
-        ModelFileError: the disk is full or does not accept the file.
-        BibertError: the folder does not exist, or `path` exists and is not a regular file.
-    """
+    """Write a model to `path`; after a failure, `path` still holds the old file."""
     front = encode(model, model.specs[-1].nbytes, model.digest)
     try:
         with write_whole(path, "wb") as file:
@@ -148,12 +135,7 @@ def save(model: PackedModel, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> PackedModel:
-    """Read a packed file.
-
-    Raises:
-        ModelFileError: the file does not exist, or is not a complete packed file that this version reads. The message
-            is one line that starts with `path`.
-    """
+    """Read a packed file; if that fails, the message of the `ModelFileError` is one line that starts with `path`."""
     try:
         with _open(Path(path)) as file:
             return _read(file, os.fstat(file.fileno()).st_size)

@@ -69,11 +69,7 @@ class Header(NamedTuple):
 
 
 def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DIGEST) -> bytes:
-    """Return everything before the data section.
-
-    Raises:
-        ModelFileError: the header is too large.
-    """
+    """Return everything before the data section."""
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
@@ -94,11 +90,7 @@ def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DI
 
 
 def decode(raw: bytes) -> Header:
-    """Decode a header, without the eight bytes of its length.
-
-    Raises:
-        ModelFileError: this version cannot read it; the message names the field.
-    """
+    """Decode a header, without the eight bytes of its length; a message about a problem names the field."""
     try:
         values = _parse_object(raw.decode("utf-8"), "the header")
     except UnicodeDecodeError as error:
@@ -196,8 +188,7 @@ def _check_labels(labels: tuple[Any, ...], count: int) -> None:
 def write_json(value: object, what: str) -> str:
     """Return the one spelling of a value: sorted keys, no spaces, nothing escaped without need.
 
-    Raises:
-        ModelFileError: it has none; the message starts with `what`.
+    A message about a problem starts with `what`.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -208,11 +199,7 @@ def write_json(value: object, what: str) -> str:
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Parse JSON strictly: no repeated keys, NaN or infinity, and bounded numbers and nesting.
-
-    Raises:
-        ModelFileError: it is not such JSON; the message starts with `what`.
-    """
+    """Parse JSON strictly: no repeated keys, NaN or infinity, and bounded numbers and nesting."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text):  # json.loads has a limit too, but it depends on the caller's stack
         depth += _STEP.get(token[0], 0)

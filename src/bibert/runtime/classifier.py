@@ -110,29 +110,18 @@ class TextClassifier:
 
     Methods that take texts accept a single text or any iterable of texts. A model with one label is a regression: its
     score is the value itself, and it has no probabilities.
-
-    Attributes:
-        labels: the names of the classes, by number.
-        about: where the model comes from.
-        engine: computes logits.
-        encoder: turns texts into token ids.
-        config: the shape of the model.
-        isa: the instruction set in use.
-        max_length: tokens of the longest input; longer ones are truncated.
-        texts_cut: how many inputs so far were truncated.
-        texts_blank: how many inputs so far held only whitespace; their labels mean nothing.
     """
 
     def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any]) -> None:
         self.engine = engine
         self.encoder = encoder
         self.labels = tuple(labels)
-        self.about = about
+        self.about = about  # where the model comes from
         self.config = engine.config
         self.isa = engine.isa
-        self.max_length = encoder.max_length
-        self.texts_cut = 0
-        self.texts_blank = 0
+        self.max_length = encoder.max_length  # tokens of the longest input; longer ones are truncated
+        self.texts_cut = 0  # how many inputs so far were truncated
+        self.texts_blank = 0  # how many inputs so far held only whitespace; their labels mean nothing
         self._counting = Lock()
 
     def __repr__(self) -> str:
@@ -178,15 +167,8 @@ class TextClassifier:
         """Classify like transformers' `pipeline("text-classification")`, with answers of the same shape.
 
         A text returns a list with one answer, a {"text", "text_pair"} a single answer, a list returns a list, any
-        other iterable an iterator. With `top_k`, each answer is a list of labels.
-
-        Args:
-            inputs: texts, pairs, or dicts of them.
-            top_k: how many labels each answer has, the best first; None for all.
-            function_to_apply: "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression.
-
-        Raises:
-            EngineError: an input is not a text, or an option has an unknown value.
+        other iterable an iterator. With `top_k`, each answer is a list of the best labels; None for all labels.
+        `function_to_apply` is "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression.
         """
         _check_iterable("inputs", inputs)
         if not isinstance(top_k, EllipsisType | None) and (not isinstance(top_k, int | np.integer) or top_k < 1):

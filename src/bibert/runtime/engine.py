@@ -65,11 +65,6 @@ class Engine:
     Example:
         with Engine.load("model.bibert") as engine:
             logits = engine.logits([[101, 2307, 102]])
-
-    Attributes:
-        config: the shape of the model.
-        isa: the instruction set in use.
-        threads: how many threads share a call; 0 means one per CPU that the calling thread may use.
     """
 
     def __init__(self, config: PackedConfig, model: NativeModel, threads: int = 0) -> None:
@@ -84,19 +79,15 @@ class Engine:
 
     @classmethod
     def load(cls, path: Path | str, threads: int = 0, isa: str | None = None) -> Self:
-        """Read a packed file and create an engine; see `from_packed`.
-
-        Raises:
-            ModelFileError: the file is not a complete packed model.
-            EngineError: the native library is missing, or this CPU does not support `isa`.
-        """
+        """Read a packed file and create an engine; see `from_packed`."""
         return cls.from_packed(file.load(path), threads, isa)
 
     @classmethod
     def from_packed(cls, packed: PackedModel, threads: int = 0, isa: str | None = None) -> Self:
         """Create an engine from a model in memory, which may be freed afterwards.
 
-        `isa` is one of `available_isas()`; None uses the variable BIBERT_ISA, else the best one.
+        `threads` share a call; 0 means one per CPU that the calling thread may use. `isa` is one of
+        `available_isas()`; None uses the variable BIBERT_ISA, else the best one.
         """
         weights = np.ascontiguousarray(packed.data[: packed.weights_bytes])
         return cls(packed.config, NativeModel(packed.config, weights, isa), threads)
@@ -104,16 +95,10 @@ class Engine:
     def logits(
         self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, token_type_ids: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """Return logits (batch, labels) of padded rows, as tokenizers and data loaders produce them.
+        """Return logits (batch, labels) of padded rows (batch, tokens), as tokenizers and data loaders produce them.
 
-        Args:
-            input_ids: whole numbers (batch, tokens).
-            attention_mask: 1 for real tokens, 0 for padding; None for no padding. The first token must be real.
-            token_type_ids: 0 for the first text, 1 for the second; None for all 0.
-
-        Raises:
-            EngineError: the arrays do not fit each other or the model.
-            NumericError: a value left the range of the numeric contract.
+        The mask is 1 for real tokens, 0 for padding, None for no padding; the first token must be real. Raises
+        `EngineError` if the arrays do not fit, `NumericError` if a value leaves the range of the numeric contract.
         """
         ids, types, real = PaddedBatch.of(self.config, input_ids, attention_mask, token_type_ids)
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)

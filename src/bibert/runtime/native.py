@@ -114,11 +114,7 @@ def available_isas() -> tuple[str, ...]:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Load the native library, once.
-
-    Raises:
-        EngineError: it is missing, cannot be loaded or has another version.
-    """
+    """Load the native library, once."""
     path = _find()
     try:
         loaded = ctypes.CDLL(str(path))

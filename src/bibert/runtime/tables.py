@@ -9,7 +9,7 @@ import gzip
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,16 +36,8 @@ Write = Callable[[Sequence[Row], Sequence[Sequence[Value]]], None]  # rows, and 
 class Labeller:
     """A classifier that gives the new columns of rows: label and score; of a regression, the score alone.
 
-    Args:
-        classifier: the model.
-        proba: add the probability of each label, in columns named `score_` and the label.
-        prefix: put before the name of each column.
-
-    Attributes:
-        columns: the names of the new columns, with their type: `str` or `float`.
-
-    Raises:
-        EngineError: `proba` is asked of a regression.
+    With `proba`, columns named `score_` and a label have its probability. `prefix` comes before the name of each
+    column. `columns` has the names of the new columns, with their type: `str` or `float`.
     """
 
     def __init__(self, classifier: "TextClassifier", *, proba: bool = False, prefix: str = "") -> None:
@@ -112,12 +104,7 @@ def label_table(
     watch: Callable[[Progress], None] = lambda _: None,
     rows_per_chunk: int = ROWS_PER_CHUNK,
 ) -> Progress:
-    """Write every row of `source` with its labels to `file`, a chunk at a time, and call `watch` after each chunk.
-
-    Raises:
-        DataError: the source cannot be read, is in another form or has no column of texts, or a row is broken and
-            broken rows are not skipped.
-    """
+    """Write every row of `source` with its labels to `file`, a chunk at a time, and call `watch` after each chunk."""
     if source.form not in FORMS:
         raise DataError(f"there is no form {source.form!r}; {did_you_mean(source.form, FORMS)}")
     progress = Progress()
@@ -151,8 +138,8 @@ class _TextColumns:
         self._new = set(new)
         self._names: list[str] = []
         if reader.names:
-            self._names = reader.only = self._find(reader.names)
-            self._check_new_columns(reader.names, reader.top)
+            self._look_at(reader.names, reader.top)
+            reader.only = self._names
 
     def with_texts(self, chunk: Iterable[Row | DataError], progress: Progress) -> list[tuple[Row, Text]]:
         """Return the rows with their texts; count those that are skipped."""
@@ -172,17 +159,13 @@ class _TextColumns:
     def _text(self, row: Row) -> Text:
         where = self._reader.where(row.number)
         if not self._reader.names:
-            self._check_new_columns(row.cells, where)
-            self._names = self._names or self._find(row.cells)
+            self._look_at(row.cells, where)
         texts = [_text_in(row.cells.get(name), name, where) for name in self._names]
         return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
-    def _find(self, names: Iterable[str]) -> list[str]:
-        return find_text_columns(names, self._wanted, self._reader.top).given
-
-    def _check_new_columns(self, old: Iterable[str], where: str) -> None:
-        taken = self._new.intersection(old)
-        if taken:
+    def _look_at(self, names: Collection[str], where: str) -> None:
+        self._names = self._names or find_text_columns(names, self._wanted, self._reader.top).given
+        if taken := self._new.intersection(names):
             raise DataError(
                 f"{where}: has a column {min(taken)!r} already; add a prefix to the new columns: --prefix predicted_"
             )
@@ -201,16 +184,13 @@ def _text_in(cell: object, column: str, where: str) -> str:
 @contextmanager
 def _writing_lines(reader: Reader, form: str, file: BinaryIO, columns: Mapping[str, type]) -> Iterator[Write]:
     """Write UTF-8 lines that end with a line feed, under a header where the form has one."""
-    if form in JOINED:
-        file.write(JOINED[form]([*reader.names, *columns]).encode())
+    line = LINES[form]
+    if form in ("csv", "tsv"):
+        file.write(line(reader.names, {name: name for name in columns}).encode())
 
     def write(rows: Sequence[Row], values: Sequence[Sequence[Value]]) -> None:
         for row, cells in zip(rows, zip(*values, strict=True), strict=True):
-            if form in JOINED:
-                line = JOINED[form]([*row.raw, *map(str, cells)])
-            else:
-                line = LINES[form](row.raw, dict(zip(columns, cells, strict=True)))
-            file.write(line.encode())
+            file.write(line(row.raw, dict(zip(columns, cells, strict=True))).encode())
 
     yield write
 
@@ -261,14 +241,14 @@ def _json(values: Mapping[str, Value]) -> str:
     return json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
-def _csv_line(fields: Iterable[str]) -> str:
+def _csv_line(fields: Sequence[str], values: Mapping[str, Value]) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(fields)
+    csv.writer(line, lineterminator="\n").writerow([*fields, *values.values()])
     return line.getvalue()
 
 
-def _tsv_line(fields: Iterable[str]) -> str:
-    return "\t".join(map(_without_breaks, fields)) + "\n"
+def _tsv_line(fields: Sequence[str], values: Mapping[str, Value]) -> str:
+    return "\t".join(_without_breaks(str(cell)) for cell in (*fields, *values.values())) + "\n"
 
 
 def _without_breaks(text: str) -> str:
@@ -276,6 +256,5 @@ def _without_breaks(text: str) -> str:
 
 
 LINES: Mapping[str, Callable[[Any, Mapping[str, Value]], str]] = MappingProxyType(
-    {"txt": plain_line, "json": json_line, "jsonl": _longer_json_line}
+    {"txt": plain_line, "json": json_line, "jsonl": _longer_json_line, "csv": _csv_line, "tsv": _tsv_line}
 )
-JOINED: Mapping[str, Callable[[Iterable[str]], str]] = MappingProxyType({"csv": _csv_line, "tsv": _tsv_line})

@@ -58,15 +58,9 @@ _REACH = 2 * (KEPT_HEAD + KEPT_TAIL)  # how far back to look for the end of a wo
 class TextEncoder:
     """Encodes texts and pairs of texts for one model. Threads may share it.
 
-    Args:
-        tokenizer: the contents of tokenizer.json.
-        vocabulary: rows of the model's word embedding.
-        max_length: tokens of the longest input; longer ones are truncated.
-        most_characters: how much of a text is read.
-        parallel: whether several threads may encode many texts; TOKENIZERS_PARALLELISM can forbid it too.
-
-    Raises:
-        ModelFileError: the tokenizer cannot be read, or does not fit the model.
+    `tokenizer` has the contents of tokenizer.json, `vocabulary` is the number of rows of the model's word embedding.
+    At most `most_characters` of a text are read, and at most `max_length` tokens are kept. With `parallel`, several
+    threads encode many texts, unless TOKENIZERS_PARALLELISM forbids it.
     """
 
     def __init__(
@@ -92,15 +86,7 @@ class TextEncoder:
             )
 
     def encode(self, rows: Sequence[Row], first: int = 0) -> list[Encoded]:
-        """Encode texts and pairs.
-
-        Args:
-            rows: each a text, or two.
-            first: the number of the first row, for messages.
-
-        Raises:
-            EngineError: a row is not a text or a pair of texts, or has no tokens; the message has its number.
-        """
+        """Encode texts and pairs; `first` is the number of the first row, for messages."""
         readings = [
             [_Reading(self, text) for text in self._texts_of(row, number)] for number, row in enumerate(rows, first)
         ]

@@ -5,6 +5,7 @@ Any Hugging Face masked LM with a fast tokenizer will do. `data.augment` chooses
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,7 @@ INSIDE_A_WORD = "##"
 
 
 class MaskedWordModel:
-    """Asks a masked LM of transformers, with its fast tokenizer, for words.
-
-    Attributes:
-        is_uncased: whether the model reads lower-cased text.
-    """
+    """Asks a masked LM of transformers, with its fast tokenizer, for words."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -37,7 +34,7 @@ class MaskedWordModel:
         positions = getattr(model.config, "max_position_embeddings", math.inf)
         self._limit = int(min(tokenizer.model_max_length, positions))
         upper, lower = (tokenizer.encode(letter, add_special_tokens=False) for letter in "Aa")
-        self.is_uncased = bool(upper == lower)
+        self.is_uncased = bool(upper == lower)  # whether the model reads lower-cased text
 
     def propose(self, words: Sequence[str], places: Iterable[int], count: int) -> dict[int, tuple[str, ...]]:
         """Mask each place in turn and return the whole words among the `count` likeliest pieces, likeliest first.
@@ -86,12 +83,8 @@ class MaskedWordModel:
             output[name] = output[name][torch.arange(len(masked)), masked].unsqueeze(1)
             return output
 
-        hook = self._model.base_model.register_forward_hook(keep_masked)
-        try:
-            logits: Tensor = self._model(**batch).logits[:, 0]
-        finally:
-            hook.remove()
-        return logits
+        with self._model.base_model.register_forward_hook(keep_masked):
+            return self._model(**batch).logits[:, 0]  # type: ignore[no-any-return]
 
     def _whole_words(self, ids: Sequence[int]) -> tuple[str, ...]:
         special = set(self._tokenizer.all_special_ids)
@@ -102,9 +95,7 @@ class MaskedWordModel:
 
 def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) -> dict[int, int]:
     """Return the position of each place whose word is one piece of the first text."""
-    starts = [0]
-    for word in words:
-        starts.append(starts[-1] + len(word) + 1)
+    starts = list(accumulate((len(word) + 1 for word in words), initial=0))
     found: dict[int, int] = {}
     for place in places:
         first, last = (encoded.char_to_token(0, char, 0) for char in (starts[place], starts[place + 1] - 2))
@@ -114,11 +105,7 @@ def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) ->
 
 
 def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
-    """Load a masked LM with its tokenizer from a folder or by its name on the Hub.
-
-    Raises:
-        CheckpointError: it cannot be loaded, has no masked-LM head, or its tokenizer cannot be used.
-    """
+    """Load a masked LM with its tokenizer from a folder or by its name on the Hub."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
         with without_notices():  # missing weights are reported below
