@@ -1,1 +1,1 @@
-"""Training: recipes, the teacher's fine-tuning, the student's distillation, checkpoints, evaluation."""
+"""Training: recipes, fine-tuning the teacher, distilling the student, checkpoints, evaluation."""
