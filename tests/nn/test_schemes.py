@@ -13,7 +13,6 @@ from bibert.errors import SchemeError
 from bibert.nn.quantizers import quantize_weight
 from bibert.nn.schemes import (
     DMD,
-    LABELS_ONLY,
     PARTS,
     QUANTIZERS,
     SCHEMES,
@@ -166,11 +165,6 @@ def test_a_gain_needs_a_weight_with_a_scale(name):
     else:
         with pytest.raises(SchemeError, match=f"gain is 'row'.*weight='{name}'"):
             replace(row, gain="row")
-
-
-def test_weights_alone_may_have_few_bits():
-    scheme = Scheme("weights", Bits(1, 1, 32), weight="sign", embedding="sign", schedule=LABELS_ONLY)
-    assert (scheme.activation, scheme.attention) == ("none", "none")
 
 
 def test_every_ffn_activation_exists_in_the_library():

@@ -299,5 +299,5 @@ def test_predicting_imports_nothing_heavy(model_file):
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    heavy = {"torch", "transformers", "huggingface_hub", "typer", "rich", "safetensors", "datasets", "pandas", "scipy"}
+    heavy = {"torch", "transformers", "huggingface_hub", "typer", "rich", "safetensors", "datasets", "pyarrow"}
     assert set(json.loads(done.stdout)) & heavy == set()

@@ -13,7 +13,7 @@ import pytest
 from bibert.data import readers
 from bibert.data.lines import MOST_CHARACTERS, Decoding
 from bibert.data.readers import Columns, form_of
-from bibert.errors import BibertError, DataError, MissingExtraError
+from bibert.errors import BibertError, DataError
 from bibert.runtime.tables import Source, label_table, open_output
 
 
@@ -223,12 +223,9 @@ def test_parquet_rows_without_a_text_fail_or_are_skipped(tmp_path):
     assert table.column("label").to_pylist() == ["Ax", "Dy"]
 
 
-def test_parquet_needs_a_free_name_and_its_package(tmp_path, monkeypatch):
+def test_parquet_needs_a_free_name(tmp_path):
     with pytest.raises(DataError, match="has a column 'score' already"):
         labelled(parquet_file(tmp_path / "b.parquet", text=["a"], score=[1]))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(MissingExtraError, match=r"bibert\[data\]"):
-        labelled(tmp_path / "b.parquet")
 
 
 def write_half(file):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -41,29 +42,17 @@ class Columns:
         return [name for name in (self.text, self.pair, self.label) if name]
 
 
-# Tried in order. A table with both names of a pair holds pairs, unless it also has one of the clear names.
-PAIR_NAMES = (
-    ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-    ("question", "answer"), ("question", "passage"), ("question", "context"), ("query", "passage"),
-    ("query", "document"), ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"),
-)  # fmt: skip
-TEXT_NAMES = (
-    "text", "sentence", "review", "content", "comment", "tweet", "message", "document", "body", "utterance", "input",
-    "question", "query", "headline", "title",
-)  # fmt: skip
-CLEAR_NAMES = ("text", "sentence", "review")
-LABEL_NAMES = (
-    "label", "labels", "gold_label", "class", "target", "score", "category", "sentiment", "rating", "stars", "intent",
-    "topic", "is_duplicate", "similarity", "y",
-)  # fmt: skip
+# The names that people use for columns, tried in order. A table with both names of a pair holds pairs, unless it also
+# has one of the clear names of a text.
+NAMES = json.loads(resources.files("bibert.data").joinpath("column_names.json").read_text(encoding="utf-8"))
 
 
 def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
     """Find the text, pair and label columns among `names`; `top` is the place of the header, for messages."""
     names = [name for name in names if name]
-    label = _given(wanted.label, names, top) or _first_known(LABEL_NAMES, names)
+    label = _given(wanted.label, names, top) or _first_known(NAMES["labels"], names)
     if not label:
-        raise _unknown_column("label", LABEL_NAMES, names, top)
+        raise _unknown_column("label", NAMES["labels"], names, top)
     return _distinct(replace(find_text_columns(names, wanted, top), label=label), top)
 
 
@@ -73,9 +62,10 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
     text, pair = _given(wanted.text, names, top), _given(wanted.pair, names, top)
     if not text:
         lower = {name.lower() for name in names}
-        first, second = next((both for both in PAIR_NAMES if lower.issuperset(both)), ("", ""))
-        clear = _first_known([name for name in CLEAR_NAMES if name not in (first, second, wanted.label.lower())], names)
-        text, second = _first_known([first, *TEXT_NAMES], names), _first_known([second], names)
+        first, second = next((both for both in NAMES["pairs"] if lower.issuperset(both)), ("", ""))
+        others = (first, second, wanted.label.lower())
+        clear = _first_known([name for name in NAMES["clear_texts"] if name not in others], names)
+        text, second = _first_known([first, *NAMES["texts"]], names), _first_known([second], names)
         if second and clear and not pair:
             raise DataError(
                 f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; choose with "
@@ -83,7 +73,7 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
             )
         pair = pair or second
     if not text:
-        raise _unknown_column("text", TEXT_NAMES, names, top)
+        raise _unknown_column("text", NAMES["texts"], names, top)
     return _distinct(Columns(text, pair), top)
 
 

@@ -50,7 +50,7 @@ def load_classifier(
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
     model = _weights(place, config, label_names is not None)
-    return Classifier(model, _tokenizer(place, config.vocab_size))
+    return Classifier(model, load_tokenizer(place, config.vocab_size))
 
 
 def model_folder(checkpoint: str | Path) -> str | Path:
@@ -161,16 +161,16 @@ def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: b
         )
 
 
-def _tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase:
-    """The tokenizer, which must be fast, able to pad, and fit a word embedding of `rows`."""
+def load_tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase:
+    """Load a tokenizer, which must be fast, able to pad, and fit a word embedding of `rows`."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
     if not tokenizer.is_fast:
         raise CheckpointError(
-            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json, which packed files "
-            "need; choose a checkpoint with a fast tokenizer"
+            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json; "
+            "choose a checkpoint with a fast tokenizer"
         )
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # the library's default if there is no file

@@ -170,7 +170,9 @@ class EmaSymmetric(Calibrated):
     def forward(self, x: Tensor, scope: Scope | None = None) -> Quantized:
         """Quantize `x` with the one range of this site."""
         if self.training or self.calibrating:
-            self._observe(x.detach(), scope)
+            size = x.detach().abs()
+            seen = (size if scope is None else scope.high(size)).amax().clamp_min(TINY)
+            self.range.copy_(seen if self.calibrating else torch.lerp(seen, self.range, RANGE_MOMENTUM))
         step = (self.range / self.top).view((1,) * x.dim())
         levels = torch.round(x.detach() / step).clamp(-self.top, self.top)
         return Quantized(straight_through(x, levels, x.detach().abs() <= self.range), step)
@@ -178,10 +180,6 @@ class EmaSymmetric(Calibrated):
     def reset(self) -> None:
         """Set a wide range."""
         nn.init.constant_(self.range, 4.0)
-
-    def _observe(self, x: Tensor, scope: Scope | None) -> None:
-        seen = (x.abs() if scope is None else scope.high(x.abs())).amax().clamp_min(TINY)
-        self.range.copy_(seen if self.calibrating else torch.lerp(seen, self.range, RANGE_MOMENTUM))
 
 
 class _LearnedStep(torch.autograd.Function):

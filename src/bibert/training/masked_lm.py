@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from bibert.errors import CheckpointError, one_line
-from bibert.nn.checkpoint import without_notices
+from bibert.nn.checkpoint import load_tokenizer, without_notices
 
 TOKENS_PER_BATCH = 8192
 
@@ -107,7 +107,6 @@ def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) ->
 def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
     """Load a masked LM with its tokenizer from a folder or by its name on the Hub."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
         with without_notices():  # missing weights are reported below
             model, report = AutoModelForMaskedLM.from_pretrained(
                 checkpoint, output_loading_info=True, use_safetensors=True
@@ -123,14 +122,9 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
             f"{checkpoint}: {len(missing)} weights of a masked LM are missing ({missing[0]}, ...), so its words would "
             "be random; give a checkpoint that was trained as a masked LM, such as bert-base-uncased"
         )
-    if not tokenizer.is_fast or tokenizer.mask_token_id is None:
-        raise CheckpointError(f"{checkpoint}: needs a fast tokenizer (tokenizer.json) with a mask token")
+    tokenizer = load_tokenizer(checkpoint, model.config.vocab_size)
     kind = type(tokenizer.backend_tokenizer.model).__name__
-    if kind not in STARTS_A_WORD:
-        raise CheckpointError(f"{checkpoint}: has a {kind} tokenizer; {', '.join(STARTS_A_WORD)} are supported")
-    if len(tokenizer) > model.config.vocab_size:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}; "
-            "use the tokenizer the model was trained with"
-        )
+    if kind not in STARTS_A_WORD or tokenizer.mask_token_id is None:
+        supported = ", ".join(STARTS_A_WORD)
+        raise CheckpointError(f"{checkpoint}: has a {kind} tokenizer; {supported} with a mask token are supported")
     return MaskedWordModel(model, tokenizer)
