@@ -21,7 +21,6 @@ from bibert.lab.cost import (
     flops,
     product_flops,
     size,
-    size_rule,
     threshold_flops,
 )
 from bibert.nn.schemes import QUANTIZERS, SCHEMES, VALUES, baseline_quantile, get_scheme
@@ -102,7 +101,7 @@ def test_each_rule_counts_the_parts_it_names():
 
 
 def test_every_scheme_has_a_rule_and_every_rule_is_described():
-    names = {scheme: size_rule(SCHEMES[scheme])[0] for scheme in SCHEMES}
+    names = {name: size(BASE, scheme).rule for name, scheme in SCHEMES.items()}
     assert (names["bibert"], names["q2bert"]) == ("bits_plus_float", "q_bert_tables")
     assert names["binarybert_50"] == "split_twice"
     assert set(RULES) == {*names.values(), "flops", "threshold_flops"}
@@ -207,7 +206,7 @@ def test_every_quantizer_of_the_network_has_a_cost():
     def names_at(*places):
         return {name for name, row in QUANTIZERS.items() if set(places) & set(row.places)}
 
-    assert set(WEIGHT_SCALES) == names_at("weight")
+    assert {*WEIGHT_SCALES, "sign"} == names_at("weight")
     assert set(EMBEDDING_SCALES) == names_at("embedding")
     assert set(QUANTIZER_FLOPS) == names_at("activation", "ffn_input", "softmax", "scores")
     assert set(FFN_ACTIVATION_FLOPS) == set(VALUES["ffn_activation"])

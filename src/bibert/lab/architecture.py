@@ -28,14 +28,10 @@ ARCHITECTURES: Mapping[str, PackedConfig] = {
 
 
 def get_architecture(name_or_path: str) -> PackedConfig:
-    """The architecture called `name_or_path`, or the one of that config.json or folder.
-
-    Raises:
-        CheckpointError: there is neither such a name nor such a file, or the file is not the config of a BERT.
-    """
-    by_lower_name = {name.lower(): shape for name, shape in ARCHITECTURES.items()}
-    if name_or_path.lower() in by_lower_name:
-        return by_lower_name[name_or_path.lower()]
+    """The architecture of that name, in any case, or the one of that config.json or folder."""
+    for name, shape in ARCHITECTURES.items():
+        if name.lower() == name_or_path.lower():
+            return shape
     if Path(name_or_path).exists() or name_or_path.endswith(".json"):
         return read_architecture(name_or_path)
     raise CheckpointError(
@@ -44,11 +40,7 @@ def get_architecture(name_or_path: str) -> PackedConfig:
 
 
 def read_architecture(path: Path | str) -> PackedConfig:
-    """Read the shape from a config.json, or from the model or run folder that holds one.
-
-    Raises:
-        CheckpointError: the file is missing, is not JSON, is not the config of a BERT, or lacks a size.
-    """
+    """Read the shape from a config.json, or from the model or run folder that holds one; raises CheckpointError."""
     file = Path(path)
     file = (network_folder(file) or file) / CONFIG_NAME if file.is_dir() else file
     config = read_json(file)
@@ -62,20 +54,16 @@ def read_architecture(path: Path | str) -> PackedConfig:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object; raises CheckpointError with the file and the line."""
+    """Read a JSON object; raises CheckpointError with the file and the place in it."""
     try:
         values = json.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise CheckpointError(f"{file}: no such file; give a config.json or the folder that holds it") from None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{file}:{error.lineno}: is not JSON: {error.msg}; save the model again") from None
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{file}: byte {error.start} is not UTF-8; give a JSON file, not a weight file") from None
-    if not isinstance(values, dict):
-        raise CheckpointError(
-            f"{file}: holds a {type(values).__name__}, must be an object {{...}}; save the model again"
-        )
-    return values
+    except ValueError as error:  # no UTF-8 or no JSON; the text has the byte or the line
+        raise CheckpointError(f"{file}: is not JSON: {error}; save the model again") from None
+    if isinstance(values, dict):
+        return values
+    raise CheckpointError(f"{file}: holds a {type(values).__name__}, must be an object {{...}}; save the model again")
 
 
 def name_of(shape: PackedConfig) -> str | None:

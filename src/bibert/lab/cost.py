@@ -4,7 +4,7 @@ These are counts on paper: no file is measured, no clock is read. `comparison` s
 Letters in the formulas: L layers, H hidden, I intermediate, V vocabulary, N tokens.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bibert.errors import BibertError, SchemeError
@@ -52,14 +52,20 @@ class Size:
 
 
 def size(shape: PackedConfig, scheme: Scheme) -> Size:
-    """Bytes of every part by the rule of the scheme.
+    """Bytes of every part by the rule of the scheme; raises BibertError for what the paper's rules do not cover.
 
-    Raises:
-        SchemeError: the scheme keeps a structure in full precision, which no rule of the paper covers.
-        BibertError: the shape is that of a half-width student.
+    BinaryBERT's ternary weight splitting makes two binary copies of a model of half width. Its blocks are as large as
+    those of the full width; the word embedding and the pooler keep the hidden size and are twice as large.
     """
     _check_covered(shape, scheme)
-    rule, widths = size_rule(scheme)
+    weight, embedding, copies = scheme.bits.weight, scheme.bits.embedding, 2 if scheme.split else 1
+    if scheme.name in ("q_bert", "q2bert"):
+        rule, widths = "q_bert_tables", {"word": 8, "position": 8, "token_type": 8, "linears": weight}
+    else:
+        rule = "split_twice" if scheme.split else "bits_plus_float"
+        widths = {"word": copies * embedding, "position": FLOAT_BITS, "token_type": FLOAT_BITS}
+        widths |= {"linears": weight, "pooler": copies * weight}
+        widths |= dict.fromkeys(("biases", "layer_norms", "classifier"), FLOAT_BITS)
     counts = count_parameters(shape)
     return Size(rule, {part: counts[part] * bits / 8 for part, bits in widths.items()}, 4 * count_scales(shape, scheme))
 
@@ -77,43 +83,20 @@ def _check_covered(shape: PackedConfig, scheme: Scheme) -> None:
         )
 
 
-def size_rule(scheme: Scheme) -> tuple[str, dict[str, int]]:
-    """The rule of a scheme, one of `RULES`, and the bits that it charges for each number of a part.
-
-    BinaryBERT's ternary weight splitting makes two binary copies of a model of half width. Its blocks are as large as
-    those of the full width; the word embedding and the pooler keep the hidden size and are twice as large.
-    """
-    weight, embedding = scheme.bits.weight, scheme.bits.embedding
-    if scheme.name in ("q_bert", "q2bert"):
-        return "q_bert_tables", {"word": 8, "position": 8, "token_type": 8, "linears": weight}
-    copies = 2 if scheme.split else 1
-    in_float = dict.fromkeys(("biases", "layer_norms", "classifier"), FLOAT_BITS)
-    tables = {"word": copies * embedding, "position": FLOAT_BITS, "token_type": FLOAT_BITS}
-    rule = "split_twice" if scheme.split else "bits_plus_float"
-    return rule, {**tables, "linears": weight, "pooler": copies * weight, **in_float}
-
-
-def _one_per_matrix(shape: PackedConfig) -> int:
-    return 6 * shape.layers + 1
-
-
-# Float32 numbers that a quantizer keeps for all linear weights, and for each row of the word embedding.
-WEIGHT_SCALES: Mapping[str, Callable[[PackedConfig], int]] = {
-    "none": lambda _: 0,
-    "sign": lambda shape: count_parameters(shape)["biases"],  # an output row has one bias and one alpha
-    "bwn": _one_per_matrix,
-    "twn": _one_per_matrix,
-    "symmetric": _one_per_matrix,
-    "group_affine": lambda shape: 2 * 128 * _one_per_matrix(shape),  # Q-BERT: step and offset of 128 groups of rows
-}
+# Float32 numbers that a quantizer keeps for each weight matrix (`sign` keeps one for each output row; Q-BERT's
+# group_affine a step and an offset for each of 128 groups of rows), and for each row of the word embedding.
+WEIGHT_SCALES: Mapping[str, int] = {"none": 0, "bwn": 1, "twn": 1, "symmetric": 1, "group_affine": 2 * 128}
 EMBEDDING_SCALES: Mapping[str, int] = {"none": 0, "sign": 1, "bwn": 1, "twn": 1, "symmetric": 1, "affine": 2}
 
 
 def count_scales(shape: PackedConfig, scheme: Scheme) -> int:
     """Scales and thresholds of a runnable file; for BiBERT one alpha per output row and token, L(5H + I) + H + V."""
-    rows = EMBEDDING_SCALES[scheme.embedding] * shape.vocabulary
-    scales = WEIGHT_SCALES[scheme.weight](shape) + rows
-    return (2 if scheme.split else 1) * scales + count_thresholds(shape, scheme)
+    if scheme.weight == "sign":
+        weights = count_parameters(shape)["biases"]  # an output row has one bias and one alpha
+    else:
+        weights = WEIGHT_SCALES[scheme.weight] * (6 * shape.layers + 1)
+    tokens = EMBEDDING_SCALES[scheme.embedding] * shape.vocabulary
+    return (2 if scheme.split else 1) * (weights + tokens) + count_thresholds(shape, scheme)
 
 
 def count_thresholds(shape: PackedConfig, scheme: Scheme) -> int:
@@ -148,13 +131,10 @@ class Flops:
 
 
 def flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Flops:
-    """FLOPs of one input of `tokens` tokens without padding.
+    """FLOPs of one input of `tokens` tokens without padding; raises BibertError as `size` and `check_tokens` do.
 
     MACs: linears N·L(4H² + 2HI), pooler H² (twice if split), scores and context L·N²·H each. The embedding is a
     look-up; the classifier, 2·H·labels, is left out (under 10⁻⁵ of the rest).
-
-    Raises:
-        SchemeError, BibertError: as in `size`, and if `tokens` is not between 1 and the positions of the shape.
     """
     _check_covered(shape, scheme)
     check_tokens(shape, tokens)
@@ -192,9 +172,8 @@ SCORE_SCALE_FLOPS = 1  # 1/√D
 FFN_ACTIVATION_FLOPS: Mapping[str, int] = {"gelu": 8, "relu": 0, "linear": 0}
 # FLOPs per element of an activation quantizer at run time.
 QUANTIZER_FLOPS: Mapping[str, int] = {
-    "none": 0,
-    "sign": 0,
-    "bool": 0,
+    **dict.fromkeys(("none", "sign", "bool"), 0),
+    **dict.fromkeys(("asym", "mean", "quantile"), 0),  # charged by `threshold_flops`
     "bwn": 2,  # |a| and its sum
     "twn": 3,  # |a|, its sum, the sum of what is kept
     "symmetric": 3,  # |a|, times 1/step, round
@@ -202,9 +181,6 @@ QUANTIZER_FLOPS: Mapping[str, int] = {
     "affine": 3,  # minus low, times 1/step, round
     "lsq": 2,
     "lsq_unsigned": 2,
-    "asym": 0,  # these three are charged by `threshold_flops`
-    "mean": 0,
-    "quantile": 0,
 }
 
 

@@ -8,7 +8,7 @@ of a given length; the engine skips some of them.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import groupby
 
 from bibert.lab.cost import MIB, check_tokens, elementwise_flops, product_flops, size
@@ -17,7 +17,7 @@ from bibert.packed.header import Description, encode
 from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
 
 HEADER = "header"
-TENSOR_WORDS = ("bits", "scale", "bias", "weight", "threshold")  # last words of tensor names, which are not a part
+TENSOR_WORD = re.compile(r"\.(bits|scale|bias|weight|threshold)$")  # after the name of a part
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ class Summary:
     @property
     def by_layer(self) -> tuple[Part, ...]:
         """The same with one row for each layer."""
-        layer_of = re.compile(r"layers\.\d+|.*")
-        groups = groupby(self.parts, key=lambda part: layer_of.match(part.name)[0])  # type: ignore[index]  # matches all
+        groups = groupby(self.parts, key=lambda part: re.sub(r"(layers\.\d+).*", r"\1", part.name))
         return tuple(together(name, parts) for name, parts in groups)
 
     @property
@@ -70,17 +69,14 @@ class Summary:
 
 
 def summarize(description: Description, tokenizer_bytes: int, tokens: int) -> Summary:
-    """Count every byte of a packed file, and the MACs of a text of `tokens` tokens.
-
-    Raises:
-        BibertError: `tokens` is below 1 or above the positions of the model.
-    """
+    """Count every byte of a packed file, and the MACs of a text of `tokens` tokens, which the model must take."""
     config = description.config
     check_tokens(config, tokens)
     tensors: dict[str, list[TensorSpec]] = {}
     # The 32-bit numbers are in the order of the network; the bits, which come first in the file, join their parts.
     for spec in sorted(tensor_specs(config, tokenizer_bytes), key=lambda spec: spec.dtype == "U64"):
-        tensors.setdefault(_part_of(spec.name), []).append(spec)
+        part = TENSOR_WORD.sub("", spec.name.replace("score_threshold", "attention"))
+        tensors.setdefault(part, []).append(spec)
         if spec.name.endswith(".value.bias"):
             tensors[spec.name.replace(".value.bias", ".attention")] = []
     parts = [_part(name, specs, config, tokens) for name, specs in tensors.items()]
@@ -90,16 +86,8 @@ def summarize(description: Description, tokenizer_bytes: int, tokens: int) -> Su
 
 def together(name: str, parts: Iterable[Part]) -> Part:
     """The sum of some parts under a new name."""
-    found = tuple(parts)
-    counts = [field.name for field in fields(Part) if field.name != "name"]
-    return Part(name, **{count: sum(getattr(part, count) for part in found) for count in counts})
-
-
-def _part_of(tensor: str) -> str:
-    if tensor.endswith(".score_threshold"):
-        return tensor.replace(".score_threshold", ".attention")
-    part, _, last = tensor.rpartition(".")
-    return part if last in TENSOR_WORDS else tensor
+    columns = zip(*(astuple(part)[1:] for part in parts), strict=True)
+    return Part(name, *map(sum, columns))
 
 
 def _part(name: str, specs: list[TensorSpec], config: PackedConfig, tokens: int) -> Part:
@@ -163,11 +151,7 @@ class PartBytes:
 
 
 def beside_the_rule(description: Description, tokenizer_bytes: int) -> list[PartBytes]:
-    """Every byte of a packed file by the parts of the rule, followed by the parts that the rule leaves out.
-
-    Raises:
-        BibertError: the heads do not fill the hidden size; the rule does not cover such a shape.
-    """
+    """Every byte of a packed file by the parts of the rule, followed by the parts that the rule leaves out."""
     by_rule = size(description.config, SCHEMES["bibert"]).parts
     in_file = dict.fromkeys(by_rule, 0)
     for spec in tensor_specs(description.config, tokenizer_bytes):

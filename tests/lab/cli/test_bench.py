@@ -61,11 +61,11 @@ def test_options_choose_rivals_shapes_rounds_and_threads(plans):
 @pytest.mark.usefixtures("plans")
 def test_the_table_has_times_ratios_sizes_and_what_was_not_run():
     shown = run("m.bibert", "--shape", "1x4").stdout
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
-    assert rows == [
-        [OURS, "4.3", "46.8", "2.00", ""],
-        ["onnx-int8", "23.2", "147.8", "12.50  x6.2 (6.0-6.5)", ""],
-        ["openvino-int8", "", "", "", "not installed: pip install openvino nncf"],
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert rows[2:5] == [
+        f"{OURS} 4.3 46.8 2.00",
+        "onnx-int8 23.2 147.8 12.50 x6.2 (6.0-6.5)",
+        "openvino-int8 not installed: pip install openvino nncf",
     ]
     assert "m.bibert: 1 x 32, avx2, 1 thread" in shown
 

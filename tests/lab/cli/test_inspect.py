@@ -178,9 +178,9 @@ def test_what_cannot_be_inspected_is_one_line(bibert, packed_file, student, tmp_
         tmp_path: "bytes of",  # the only packed file in the folder
         damaged: "the scheme is damaged",
         unknown: "weight is 'foo', must be one of",
-        cut: "config.json:1: is not JSON",
+        cut: "config.json: is not JSON",
         listed: "config.json: holds a list",
-        garbled: "tokenizer.json:1: is not JSON",
+        garbled: "tokenizer.json: is not JSON",
     }
     for path, says in cases.items():
         assert bibert("inspect", path, "--tokens", "8") == 2

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import Json
+from bibert.lab.cli.rows import number, plain_table, word
 from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, Report, compare
 from bibert.lab.rivals.engines import OURS, get_rivals
 from bibert.lab.rivals.models import Shape
@@ -49,35 +50,6 @@ def bench(
     warn_if_busy(report)
 
 
-def bench_table(file: Path, report: Report) -> Table:
-    """A report as a table: an engine per row, a shape per column."""
-    plan, config = report.plan, report.config
-    threads = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")
-    table = Table(
-        title=f"{file.name}: {config.layers} x {config.hidden}, {report.isa}, {threads}",
-        caption=f"Median of {plan.rounds} rounds; x is the time over bibert's, median (quartiles) of the rounds. "
-        "MB are 10^6 bytes; memory is the peak of a process with this engine alone, Python included.",
-    )
-    table.add_column("engine", no_wrap=True)
-    for head in ("file MB", "memory MB", *(f"{shape} ms" for shape in plan.shapes)):
-        table.add_column(head, justify="right", no_wrap=True)
-    has_notes = any(entry.note for entry in report.entries)
-    if has_notes:
-        table.add_column("not run")
-    for entry in report.entries:
-        sizes = ["" if count is None else f"{count / MB:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
-        times = [_time(entry.timings.get(shape), entry.name == OURS) for shape in plan.shapes]
-        table.add_row(entry.name, *sizes, *times, *([entry.note] if has_notes else []))
-    return table
-
-
-def _time(timing: Timing | None, ours: bool) -> str:
-    if timing is None:
-        return ""
-    ratio = timing.ratio
-    return f"{timing.median_ms:.2f}" + ("" if ours else f"  x{ratio.median:.1f} ({ratio.low:.1f}-{ratio.high:.1f})")
-
-
 def warn_if_busy(report: Report) -> None:
     """Warn on stderr if other programs used the CPU while engines were timed."""
     share = min(report.cpu_share.values())
@@ -86,3 +58,29 @@ def warn_if_busy(report: Report) -> None:
             f"warning: other programs kept this machine busy, the engines had a CPU for {share:.0%} of the time; that "
             "flatters the faster engine, so measure again when the machine is quiet"
         )
+
+
+def bench_table(file: Path, report: Report) -> Table:
+    """A report as a table: an engine per row, a shape per column."""
+    plan, config, rows = report.plan, report.config, []
+    for entry in report.entries:
+        sizes = ["" if count is None else f"{count / MB:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
+        times = [_time(entry.timings.get(shape), entry.name == OURS) for shape in plan.shapes]
+        rows.append([entry.name, *sizes, *times, entry.note])
+    threads = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")
+    title = f"{file.name}: {config.layers} x {config.hidden}, {report.isa}, {threads}"
+    heads = ("file MB", "memory MB", *(f"{shape} ms" for shape in plan.shapes))
+    not_run = "not run" if any(entry.note for entry in report.entries) else ""
+    table = plain_table(title, [word("engine"), *map(number, heads), not_run], rows)
+    table.caption = (
+        f"Median of {plan.rounds} rounds; x is the time over bibert's, median (quartiles) of the rounds. "
+        "MB are 10^6 bytes; memory is the peak of a process with this engine alone, Python included."
+    )
+    return table
+
+
+def _time(timing: Timing | None, ours: bool) -> str:
+    if timing is None:
+        return ""
+    ratio = timing.ratio
+    return f"{timing.median_ms:.2f}" + ("" if ours else f"  x{ratio.median:.1f} ({ratio.low:.1f}-{ratio.high:.1f})")

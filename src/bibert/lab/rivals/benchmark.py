@@ -7,6 +7,7 @@ A rival that is not installed or fails keeps its line in the report, with the re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from bibert.errors import BibertError
 from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
 from bibert.lab.rivals.engines import OURS, RIVALS, Rival
 from bibert.lab.rivals.models import Blueprint, Ids, Logits, Run, Shape, random_batch
-from bibert.lab.rivals.timing import Timing, Turns, summarize, take_turns
+from bibert.lab.rivals.timing import Timing, summarize, take_turns
 from bibert.packed.schema import PackedConfig
 from bibert.runtime.engine import Engine
 
@@ -72,31 +73,31 @@ class Report:
 
 
 def compare(path: Path, plan: Plan) -> Report:
-    """Time a packed file and its rivals in turns; progress goes to stderr.
-
-    Raises:
-        ModelFileError: the file is not a packed model.
-        BibertError: a shape is longer than the longest input of the model.
-    """
+    """Time a packed file and its rivals in turns; progress goes to stderr."""
     engine = Engine.load(path, threads=plan.threads)
-    for shape in plan.shapes:
-        if shape.length > (most := engine.config.positions):
+    config, shapes = engine.config, plan.shapes
+    for shape in shapes:
+        if shape.length > (most := config.positions):
             raise BibertError(f"shape {shape}: {shape.length} tokens, the model takes {most}; choose a shorter one")
-    entries = [Entry(OURS, "", path.stat().st_size, _peak(OURS, path, engine.config, plan))]
+    entries = [Entry(OURS, "", path.stat().st_size, _peak(OURS, path, config, plan))]
     runs: dict[str, Run] = {OURS: engine.logits}
     with tempfile.TemporaryDirectory(prefix="bibert-bench-") as folder:
         for rival in tracked(plan.rivals, len(plan.rivals), "preparing rivals"):
-            entry, run = _prepare(rival, engine.config, plan, Path(folder))
+            entry, run = _prepare(rival, config, plan, Path(folder))
             entries.append(entry)
             runs |= {} if run is None else {rival.name: run}
-        turns = {shape: _take_turns(runs, shape, engine.config, plan) for shape in plan.shapes}
-    timings = {shape: summarize(of_shape.seconds, OURS) for shape, of_shape in turns.items()}
-    timed = (
-        replace(entry, timings={shape: found[entry.name] for shape, found in timings.items() if entry.name in found})
+        calls: dict[str, Callable[[tuple[Ids, Ids]], Logits]]
+        calls = {name: partial(lambda run, batch: run(*batch), run) for name, run in runs.items()}
+        turns = {}
+        for shape in shapes:
+            batches = repeat(random_batch(shape, config.vocabulary), plan.rounds)
+            turns[shape] = take_turns(calls, tracked(batches, plan.rounds, f"timing {shape}"))
+    timings = {shape: summarize(turns[shape].seconds, OURS) for shape in shapes}
+    timed = [
+        replace(entry, timings={shape: timings[shape][entry.name] for shape in shapes if entry.name in runs})
         for entry in entries
-    )
-    cpu_share = {shape: of_shape.cpu_share for shape, of_shape in turns.items()}
-    return Report(engine.config, engine.isa, plan, tuple(timed), cpu_share)
+    ]
+    return Report(config, engine.isa, plan, tuple(timed), {shape: turns[shape].cpu_share for shape in shapes})
 
 
 def _prepare(rival: Rival, config: PackedConfig, plan: Plan, folder: Path) -> tuple[Entry, Run | None]:
@@ -114,12 +115,3 @@ def _prepare(rival: Rival, config: PackedConfig, plan: Plan, folder: Path) -> tu
 def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
     largest = max(plan.shapes, key=lambda shape: shape.batch * shape.length)
     return peak_memory_alone(name, path, plan.threads, largest, config.vocabulary)
-
-
-def _take_turns(runs: Mapping[str, Run], shape: Shape, config: PackedConfig, plan: Plan) -> Turns:
-    def on_batch(run: Run) -> Callable[[tuple[Ids, Ids]], Logits]:
-        return lambda batch: run(*batch)
-
-    batch = random_batch(shape, config.vocabulary)
-    calls = {name: on_batch(run) for name, run in runs.items()}
-    return take_turns(calls, tracked(repeat(batch, plan.rounds), plan.rounds, f"timing {shape}"))

@@ -76,18 +76,14 @@ def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generato
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The BERT that every rival is built from: here one with random weights. It is sent to the process that builds."""
+    """The BERT that every rival is built from, here with random weights. It is sent to the process that builds."""
 
     config: PackedConfig
 
     def bert(self) -> Any:
-        """A `BertForSequenceClassification` of transformers in eval mode, which every tool can convert.
-
-        Raises:
-            BibertError: the heads do not fill the hidden size, which that class cannot express.
-        """
+        """A `BertForSequenceClassification` of transformers in eval mode, which every tool can convert."""
         config = self.config
-        if config.inner != config.hidden:
+        if config.inner != config.hidden:  # which that class cannot express
             raise BibertError(
                 f"{config.heads} heads of {config.head_size} make {config.inner} channels, the attention of a rival "
                 f"needs {config.hidden}, its hidden size; compare a model whose heads fill it"
