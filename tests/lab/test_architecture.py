@@ -8,23 +8,15 @@ from bibert.errors import CheckpointError
 from bibert.lab.architecture import ARCHITECTURES, count_parameters, get_architecture, name_of, read_architecture
 from bibert.nn.packable import packed_config
 
-BERT_BASE_CONFIG = {
-    "model_type": "bert",
-    "num_hidden_layers": 12,
-    "hidden_size": 768,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "vocab_size": 30522,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-}
+SIZES = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+TABLES = {"vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2}
 
 
 @pytest.fixture
 def config_file(tmp_path):
     def write(**changes):
         file = tmp_path / "config.json"
-        file.write_text(json.dumps({**BERT_BASE_CONFIG, **changes}), encoding="utf-8")
+        file.write_text(json.dumps({"model_type": "bert", **SIZES, **TABLES, **changes}), encoding="utf-8")
         return file
 
     return write
@@ -54,14 +46,11 @@ def test_a_config_and_its_folder_give_the_same_shape(config_file):
     assert get_architecture(str(file.parent)) == ARCHITECTURES["bert-base"]
 
 
-def test_a_config_of_our_own_model_is_read_with_its_labels(config_file):
+def test_a_config_of_our_own_model_is_read_with_its_labels_and_keeps_its_name(config_file):
     assert read_architecture(config_file(model_type="bibert", attention_head_size=64)) == ARCHITECTURES["bert-base"]
     assert read_architecture(config_file(id2label={"0": "a", "1": "b", "2": "c"})).labels == 3
-    assert read_architecture(config_file(num_labels=4)).labels == 4
-
-
-def test_a_shape_keeps_its_name_whatever_its_labels(config_file):
-    assert name_of(read_architecture(config_file(num_labels=3))) == "bert-base"
+    four = read_architecture(config_file(num_labels=4))
+    assert (four.labels, name_of(four)) == (4, "bert-base")
     assert name_of(read_architecture(config_file(num_hidden_layers=11))) is None
 
 

@@ -23,7 +23,9 @@ from bibert.lab.cost import (
     size,
     threshold_flops,
 )
+from bibert.lab.parts import summarize
 from bibert.nn.schemes import QUANTIZERS, SCHEMES, VALUES, baseline_quantile, get_scheme
+from bibert.packed.header import Description
 
 BASE = ARCHITECTURES["bert-base"]
 GIGA = 10**9
@@ -52,31 +54,41 @@ def test_a_quantile_that_has_no_row_of_its_own_costs_like_the_median():
 
 
 @pytest.mark.parametrize(
-    ("scheme", "architecture", "expected"),
+    ("scheme", "architecture", "mebibytes", "products"),
     [
-        ("full_precision", "bert-base", 417.65),
-        ("full_precision", "6L", 255.42),
-        ("full_precision", "4L", 54.74),
-        ("ternarybert_2-2-8", "bert-base", 27.96),
-        ("q_bert", "bert-base", 42.98),
-        ("q2bert", "bert-base", 42.98),
-        ("bibert", "bert-base", 14.97),
-        ("bibert", "6L", 9.68),
-        ("bibert", "4L", 2.37),
-        ("bibert", "minilm-l6", 3.55),
-        ("binarybert_1-1-4", "bert-base", 17.83),
+        ("full_precision", "bert-base", 417.65, 22.348),
+        ("full_precision", "6L", 255.42, 11.175),
+        ("full_precision", "4L", 54.74, 1.247),
+        ("bibert", "bert-base", 14.97, 0.349),
+        ("bibert", "6L", 9.68, 0.175),
+        ("bibert", "4L", 2.37, 0.0195),
+        ("bibert", "minilm-l6", 3.55, 0.045),
+        ("q_bert", "bert-base", 42.98, 6.040),
+        ("q2bert", "bert-base", 42.98, 6.040),
+        ("ternarybert_2-2-8", "bert-base", 27.96, 6.040),
+        ("ternarybert_2-2-2", "bert-base", 27.96, 1.397),
+        ("ternarybert_2-2-1", "bert-base", 27.96, 0.689),
+        ("binarybert_1-1-4", "bert-base", 17.83, 1.510),
+        ("binarybert_1-1-2", "bert-base", 17.83, 0.717),
     ],
 )
-def test_sizes_by_the_rules(scheme, architecture, expected):
-    assert mib(scheme, architecture) == pytest.approx(expected, abs=0.005)
+def test_sizes_and_products_by_the_rules(scheme, architecture, mebibytes, products):
+    assert mib(scheme, architecture) == pytest.approx(mebibytes, abs=0.005)
+    assert gflops(scheme, architecture).products / GIGA == pytest.approx(products, abs=0.0005)
 
 
 @pytest.mark.parametrize(
-    ("architecture", "expected"), [("bert-base", 15.40), ("6L", 9.95), ("4L", 2.53), ("minilm-l6", 3.75)]
+    ("architecture", "with_scales", "printed_gflops"),
+    [("bert-base", 15.40, "0.4"), ("6L", 9.95, "0.2"), ("4L", 2.53, "0.03"), ("minilm-l6", 3.75, None)],
 )
-def test_a_runnable_one_bit_file_needs_row_scales_too(architecture, expected):
+def test_a_one_bit_file_needs_scales_too_and_its_flops_round_to_what_the_paper_prints(
+    architecture, with_scales, printed_gflops
+):
     found = size(ARCHITECTURES[architecture], SCHEMES["bibert"])
-    assert found.mib_with_scales == pytest.approx(expected, abs=0.005)
+    assert found.mib_with_scales == pytest.approx(with_scales, abs=0.005)
+    if printed_gflops is not None:
+        digits = len(printed_gflops.partition(".")[2])
+        assert f"{gflops('bibert', architecture).total / GIGA:.{digits}f}" == printed_gflops
 
 
 def test_bibert_keeps_one_scale_per_output_row_and_per_token():
@@ -93,11 +105,7 @@ def test_each_rule_counts_the_parts_it_names():
         "linears": counts["linears"] / 4,
     }
     bibert, split = size(BASE, SCHEMES["bibert"]).parts, size(BASE, SCHEMES["binarybert_1-1-1"]).parts
-    assert split["word"] == 2 * bibert["word"]
-    assert split["pooler"] == 2 * bibert["pooler"]
-    assert {part: bytes_ for part, bytes_ in split.items() if part not in ("word", "pooler")} == {
-        part: bytes_ for part, bytes_ in bibert.items() if part not in ("word", "pooler")
-    }
+    assert split == bibert | {part: 2 * bibert[part] for part in ("word", "pooler")}
 
 
 def test_every_scheme_has_a_rule_and_every_rule_is_described():
@@ -115,36 +123,6 @@ def test_printed_float_sizes_need_tinyberts_unused_layer_and_truncation(architec
     assert abs(mib("full_precision", architecture) - printed) > step / 2
 
 
-@pytest.mark.parametrize(
-    ("scheme", "architecture", "expected"),
-    [
-        ("full_precision", "bert-base", 22.348),
-        ("full_precision", "6L", 11.175),
-        ("full_precision", "4L", 1.247),
-        ("bibert", "bert-base", 0.349),
-        ("bibert", "6L", 0.175),
-        ("bibert", "4L", 0.0195),
-        ("ternarybert_2-2-8", "bert-base", 6.040),
-        ("q_bert", "bert-base", 6.040),
-        ("ternarybert_2-2-2", "bert-base", 1.397),
-        ("ternarybert_2-2-1", "bert-base", 0.689),
-        ("binarybert_1-1-4", "bert-base", 1.510),
-        ("binarybert_1-1-2", "bert-base", 0.717),
-    ],
-)
-def test_products_by_the_rule(scheme, architecture, expected):
-    assert gflops(scheme, architecture).products / GIGA == pytest.approx(expected, abs=0.0005)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "printed", "digits"), [("bert-base", 0.4, 1), ("6L", 0.2, 1), ("4L", 0.03, 2)]
-)
-def test_bits_and_the_float_part_together_round_to_what_the_paper_prints(architecture, printed, digits):
-    found = gflops("bibert", architecture)
-    assert round(found.total / GIGA, digits) == printed
-    assert found.total == found.products + found.elementwise
-
-
 def test_the_float_part_of_one_bit_bert_base_is_what_its_formula_says():
     layers, tokens, hidden, intermediate = 12, 128, 768, 3072
     blocks = layers * tokens * (2 * (5 * hidden + intermediate) + 2 * hidden + 10 * hidden + 8 * intermediate)
@@ -159,9 +137,6 @@ def test_a_threshold_at_run_time_is_charged_as_the_appendix_charges_it(scheme):
     extra = threshold_flops(BASE, SCHEMES[scheme]) / GIGA
     assert extra == pytest.approx(0.0755, abs=0.00005)
     assert 0.15 < extra / (0.4 + extra) < 0.165  # the appendix's 15 and 16 %
-
-
-def test_other_schemes_pay_no_threshold():
     assert threshold_flops(BASE, SCHEMES["bibert"]) == threshold_flops(BASE, SCHEMES["baseline"]) == 0
 
 
@@ -192,6 +167,8 @@ def test_costs_grow_with_depth_and_length(layers, heads, head_size, intermediate
 def test_an_input_that_the_positions_cannot_hold_is_refused(tokens):
     with pytest.raises(BibertError, match=rf"tokens is {tokens}, .* 512"):
         flops(BASE, SCHEMES["bibert"], tokens)
+    with pytest.raises(BibertError, match=rf"tokens is {tokens}, .* 512"):
+        summarize(Description(BASE, ("no", "yes"), 128, {}), 0, tokens)
 
 
 @pytest.mark.parametrize("count", [size, flops])

@@ -15,9 +15,7 @@ from bibert.lab.rivals.timing import Ratio, Timing
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig
 
-CONFIG = PackedConfig(
-    layers=1, hidden=32, heads=2, head_size=16, intermediate=48, vocabulary=50, positions=40, token_types=2, labels=2
-)
+CONFIG = PackedConfig(1, 32, 2, 16, 48, vocabulary=50, positions=40, token_types=2, labels=2)
 app = typer.Typer(add_completion=False)
 app.command()(bench)
 

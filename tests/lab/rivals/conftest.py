@@ -9,17 +9,8 @@ from bibert.packed.schema import PackedConfig
 
 @pytest.fixture(scope="session")
 def tiny():
-    return PackedConfig(
-        layers=2,
-        hidden=32,
-        heads=2,
-        head_size=16,
-        intermediate=48,
-        vocabulary=50,
-        positions=24,
-        token_types=2,
-        labels=3,
-    )
+    sizes = {"layers": 2, "hidden": 32, "heads": 2, "head_size": 16, "intermediate": 48}
+    return PackedConfig(**sizes, vocabulary=50, positions=24, token_types=2, labels=3)
 
 
 @pytest.fixture(scope="session")

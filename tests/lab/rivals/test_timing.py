@@ -1,9 +1,11 @@
 """Turns and statistics, on given times and a clock that only engines move."""
 
+from statistics import median
+
 import pytest
 
 from bibert.lab.rivals import timing
-from bibert.lab.rivals.timing import QUIET, summarize, take_turns
+from bibert.lab.rivals.timing import QUIET, Ratio, summarize, take_turns
 
 
 class Clock:
@@ -52,20 +54,18 @@ def test_a_busy_machine_shows_in_the_share_of_a_cpu(clock):
     assert found.cpu_share < QUIET
 
 
-def test_a_slow_moment_of_the_machine_hits_all_engines_of_a_round_and_cancels():
-    seconds = {"ours": [0.001, 0.001, 0.005], "theirs": [0.006, 0.006, 0.030]}
-    ratio = summarize(seconds, "ours")["theirs"].ratio
-    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((6, 6, 6))
-
-
-def test_the_ratio_is_the_median_of_pairs_not_the_ratio_of_medians():
-    seconds = {"ours": [1.0, 2.0, 3.0], "theirs": [6.0, 4.0, 3.0]}
-    found = summarize(seconds, "ours")["theirs"]
-    assert found.ratio.median == 2.0
-    assert (found.ratio.low, found.ratio.high) == (1.5, 4.0)
-    assert (found.median_ms, found.best_ms) == (4000.0, 3000.0)
-
-
-def test_one_round_is_enough_and_the_reference_has_ratio_one():
-    found = summarize({"ours": [1.0], "theirs": [2.0]}, "ours")
-    assert (found["ours"].ratio.low, found["ours"].ratio.high, found["theirs"].ratio.high) == (1.0, 1.0, 2.0)
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ratios"),
+    [
+        ([1.0, 2.0, 3.0], [6.0, 4.0, 3.0], (1.5, 2.0, 4.0)),  # the median of pairs, not the ratio of medians
+        ([0.001, 0.001, 0.005], [0.006, 0.006, 0.030], (6, 6, 6)),  # a slow moment hits a whole round and cancels
+        ([1.0], [2.0], (2.0, 2.0, 2.0)),  # one round is enough
+    ],
+)
+def test_the_ratio_is_the_median_of_the_rounds(ours, theirs, ratios):
+    found = summarize({"ours": ours, "theirs": theirs}, "ours")
+    ratio = found["theirs"].ratio
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx(ratios)
+    assert found["theirs"].best_ms == pytest.approx(1000 * min(theirs))
+    assert found["theirs"].median_ms == pytest.approx(1000 * median(theirs))
+    assert found["ours"].ratio == Ratio(1.0, 1.0, 1.0)
