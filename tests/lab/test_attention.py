@@ -5,7 +5,7 @@ import pytest
 
 from bibert.errors import BibertError, DataError
 from bibert.lab.attention import AttentionMap, attention_map, attention_maps, score_shares
-from bibert.lab.look import Inside, LayerInside, Subject, load_subject, titles
+from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject
 from bibert.runtime.engine import Encoded
 
 TOKENS = ("[CLS]", "a", "film", "[SEP]")
@@ -78,8 +78,9 @@ def test_a_head_that_is_not_there_is_refused(layer, head):
 
 
 def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
-    models = [("full_precision", "t"), ("bibert", "a"), ("bibert", "b"), ("bibert", "b")]
-    assert titles(models) == ["full_precision", "a", "b (3)", "b (4)"]
+    names = [("full_precision", "t"), ("bibert", "a"), ("bibert", "b"), ("bibert", "b")]
+    models = [bits_subject(scheme=scheme, name=name) for scheme, name in names]
+    assert list(by_title(models)) == ["full_precision", "a", "b (3)", "b (4)"]
 
 
 def test_models_side_by_side_keep_their_order():

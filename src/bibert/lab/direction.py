@@ -8,7 +8,6 @@ Torch is imported only where a model is read, so that recorded movements can be 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,24 +27,12 @@ SIMILARITIES = ("query", "key", "value")  # distilled by Direction-Matching Dist
 THINGS = (SCORES, *SIMILARITIES)
 TERMS = {SCORES: "attention", **{name: f"dmd_{name}" for name in SIMILARITIES}}  # the loss term that asks for each
 
+# How one thing moved: the share of elements that moved each way, and their mean step, which is 0 if none moved. The
+# shares add up to 1 with that of elements that did not move.
+FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
+
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Movement:
-    """How one thing moved, (layers, heads) each: the share of elements that moved each way and their mean step.
-
-    The shares add up to 1 with that of elements that did not move; the mean of no steps is 0.
-    """
-
-    matching: Floats
-    mismatching: Floats
-    matching_margin: Floats
-    mismatching_margin: Floats
-
-    def to_dict(self) -> dict[str, list[list[float]]]:
-        """Plain values, with five digits."""
-        return {name: [[float(f"{x:.5g}") for x in row] for row in table] for name, table in vars(self).items()}
+Movement = dict[str, Floats]  # (layers, heads) for each of `FIELDS`
 
 
 def mean_margin(share: Floats, margin: Floats) -> Floats:
@@ -62,12 +49,7 @@ def distilled_by(scheme: Scheme) -> list[str]:
 
 
 class DirectionProbe:
-    """Remembers where a student was, and returns how it moved since then at the next call.
-
-    Args:
-        teacher: the trace of the teacher on the batch; it is not kept.
-        match: the teacher's layers and heads that the student learns from.
-    """
+    """Remembers where a student was, and returns how it moved since then at the next call."""
 
     def __init__(self, teacher: "Trace", match: "LayerMatch") -> None:
         self.goal = _pairs(match.taught(teacher.layers), teacher.mask)
@@ -87,7 +69,7 @@ class DirectionProbe:
 def movement(before: "list[Tensor]", after: "list[Tensor]", goal: "list[Tensor]", real: "Tensor") -> Movement:
     """Compare steps with directions, layer by layer; `real` is (B, 1, T, T), 1 where neither token is padding."""
     layers = [_layer(*tensors, real) for tensors in zip(before, after, goal, strict=True)]
-    return Movement(*np.array(layers).transpose(1, 0, 2))  # (4, layers, heads)
+    return dict(zip(FIELDS, np.array(layers).swapaxes(0, 1), strict=True))
 
 
 def _layer(before: "Tensor", after: "Tensor", goal: "Tensor", real: "Tensor") -> list[list[float]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,24 +39,17 @@ Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_
 
 @dataclass(frozen=True)
 class LayerInside:
-    """The inside of one block; values at padding tokens have no meaning.
+    """The inside of one block; values at padding tokens have no meaning."""
 
-    Attributes:
-        query: (B, H, T, D), bits; key, value and context have the same shape.
-        attention: (B, H, T, T), the attention weights that multiply the values; 0 for a masked key.
-        attended: (B, H, T, T), their bits.
-        ffn_hidden: (B, T, I), the bits that enter the second FFN layer.
-        weights: reads the bits of the six matrices, by their names in a packed file; rows are outputs. Empty where a
-            weight has several bits, or is the sum of two.
-    """
-
-    query: Flags
+    query: Flags  # (B, H, T, D), like key, value and context
     key: Flags
     value: Flags
-    attention: Floats
-    attended: Flags
+    attention: Floats  # (B, H, T, T), the attention weights that multiply the values; 0 for a masked key
+    attended: Flags  # their bits
     context: Flags
-    ffn_hidden: Flags
+    ffn_hidden: Flags  # (B, T, I), the bits that enter the second FFN layer
+    # Reads the bits of the six matrices, by their names in a packed file; rows are outputs. Empty where a weight has
+    # several bits, or is the sum of two.
     weights: Callable[[], Mapping[str, Flags]]
 
 
@@ -100,10 +93,6 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
     """Load a packed file (or a name on the Hub), a model folder, or a run folder with a model in it.
 
     A folder truncates texts at `max_length` tokens; a packed file knows its own limit.
-
-    Raises:
-        MissingExtraError: a folder needs torch, which is not installed.
-        BibertError: `path` is none of these.
     """
     folder = network_folder(Path(path))
     return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
@@ -141,12 +130,9 @@ def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> Layer
     inputs = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
     inputs |= {"attention_output": config.inner, "output": config.intermediate}
     return LayerInside(
-        query=by_head(layer.query, config.heads),
-        key=by_head(layer.key, config.heads),
-        value=by_head(layer.value, config.heads),
+        **{name: by_head(getattr(layer, name), config.heads) for name in ("query", "key", "value", "context")},
         attention=layer.attention.astype(np.float32),
         attended=layer.attention,
-        context=by_head(layer.context, config.heads),
         ffn_hidden=layer.ffn_hidden,
         weights=lambda: {
             name: unpack_rows(packed.tensor(f"layers.{index}.{name}.bits"), size) for name, size in inputs.items()
@@ -180,9 +166,10 @@ def padded(encoded: Sequence[Encoded]) -> Arrays:
     return batch
 
 
-def titles(models: Sequence[tuple[str, str]]) -> list[str]:
-    """A distinct title for each scheme and name: the scheme if it is unique, else the name, numbered if it repeats."""
-    schemes = Counter(scheme for scheme, _ in models)
-    names = [scheme if schemes[scheme] == 1 else name for scheme, name in models]
+def by_title(models: Sequence[Any]) -> dict[str, Any]:
+    """Models or histories by title: the scheme if it is unique, else the name, numbered if it repeats."""
+    schemes = Counter(one.scheme for one in models)
+    names = [one.scheme if schemes[one.scheme] == 1 else one.name for one in models]
     times = Counter(names)
-    return [name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]
+    titles = (name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1))
+    return dict(zip(titles, models, strict=True))

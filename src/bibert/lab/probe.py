@@ -16,13 +16,13 @@ from bibert.data.examples import MAX_LENGTH
 from bibert.distill.objective import match_layers
 from bibert.errors import DataError
 from bibert.files import read_json_lines
-from bibert.lab.direction import DirectionProbe, distilled_by
-from bibert.lab.entropy import entropies
+from bibert.lab.direction import DirectionProbe, Floats, distilled_by
+from bibert.lab.entropy import entropies, rounded
 from bibert.lab.look import encode_rows, padded
 from bibert.lab.network import inside_of_trace, trace_of
 from bibert.lab.record import History, stacked
 from bibert.nn.checkpoint import Classifier, load_classifier
-from bibert.nn.model import BiBertForSequenceClassification
+from bibert.nn.model import BiBertForSequenceClassification as Model
 from bibert.runtime.text import Row
 from bibert.training.callbacks import JsonLines
 from bibert.training.student import ProbeMaker
@@ -34,18 +34,9 @@ MOST_TOKENS = 64  # of a text in it; memory is quadratic in tokens: 0.3 GB for B
 class Probe(JsonLines):
     """Appends a line to the probe file of a run every `every` steps; student and teacher read the same `batch`."""
 
-    def __init__(
-        self,
-        path: Path,
-        stage: str,
-        every: int,
-        teacher: BiBertForSequenceClassification,
-        batch: Mapping[str, Tensor],
-    ) -> None:
+    def __init__(self, path: Path, stage: str, every: int, teacher: Model, batch: Mapping[str, Tensor]) -> None:
         super().__init__(path, stage)
-        self.every = every
-        self.teacher = teacher
-        self.batch = batch
+        self.every, self.teacher, self.batch = every, teacher, batch
         self.direction: DirectionProbe | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
@@ -64,18 +55,25 @@ class Probe(JsonLines):
         """Looks are at multiples of `every` only, so that all movements span the same number of steps."""
         return bool(state.is_world_process_zero and state.global_step % self.every == 0)
 
-    def look(self, model: BiBertForSequenceClassification) -> dict[str, Any]:
+    def look(self, model: Model) -> dict[str, Any]:
         """Current entropies, if activations have one bit, and how the student moved since the last look."""
         if self.direction is None:
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
         seen: dict[str, Any] = {}
         if model.config.quantization.is_binarized:
-            seen["entropy"] = entropies([inside_of_trace(model, trace)]).to_dict()
+            seen["entropy"] = rounded(entropies([inside_of_trace(model, trace)]))
         moved = self.direction(trace)
         if moved is not None:
-            seen["direction"] = {name: movement.to_dict() for name, movement in moved.items()}
+            seen["direction"] = {
+                thing: {field: _five_digits(table) for field, table in fields.items()}
+                for thing, fields in moved.items()
+            }
         return seen
+
+
+def _five_digits(table: Floats) -> list[list[float]]:
+    return [[float(f"{value:.5g}") for value in row] for row in table]
 
 
 def probe_every(steps: int) -> ProbeMaker:
@@ -95,12 +93,7 @@ def probe_batch(split: EncodedSplit, pad_token_id: int) -> dict[str, Tensor]:
 
 
 def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row]) -> History:
-    """Read texts with each checkpoint of a student, in the order given, and compare it with the one before.
-
-    Raises:
-        DataError: there are fewer than two checkpoints, or their steps fall.
-        CheckpointError: one cannot be read, or does not fit the teacher.
-    """
+    """Read texts with each checkpoint of a student, in the order given, and compare it with the one before."""
     if len(checkpoints) < 2:
         raise DataError(f"{len(checkpoints)} checkpoint given; a movement needs two or more, in training order")
     steps, taught = _steps(checkpoints), load_classifier(teacher)
@@ -114,7 +107,7 @@ def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row
         if probe is None:
             probe = DirectionProbe(trace_of(taught.model, batch), match_layers(student, taught.model))
         moved = probe(trace_of(student, batch))
-        moves += [] if moved is None else [{thing: vars(tables) for thing, tables in moved.items()}]
+        moves += [] if moved is None else [moved]
     return History(checkpoints[-1].name, scheme.name, distilled_by(scheme), (), {}, steps[1:], stacked(moves))
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.lab.architecture import read_architecture
-from bibert.lab.direction import distilled_by
+from bibert.lab.direction import Floats, Movement, distilled_by
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, RUN_MODEL
@@ -27,7 +26,6 @@ from bibert.training.provenance import NOTES
 from bibert.training.run import LOG, PROBE
 
 FACTS = ("commit", "date", "cpu", "python", "versions")
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,17 +36,18 @@ class History:
     scheme: str
     asked: Sequence[str]  # the members of `direction.THINGS` that training matches with the teacher's
     steps: Sequence[int]  # the optimizer step of each look with entropies
-    entropy: Mapping[str, Floats]  # for each name of `entropy.Entropies`; without heads for a layer's
+    entropy: Mapping[str, Floats]  # for each activation; without heads for a layer's
     moves: Sequence[int]  # the step of each look with movements since the one before
-    direction: Mapping[str, Mapping[str, Floats]]  # for each thing the tables of a `Movement`
+    direction: Mapping[str, Movement]  # for each of `direction.THINGS`
 
     def of_head(self, layer: int, head: int) -> "History":
         """One head alone, in tables of one layer with one head."""
-        shape = next(iter([*self.entropy.values(), *(t for f in self.direction.values() for t in f.values())])).shape
-        if not (layer < shape[1] and head < shape[2]):
+        tables = next(iter(self.direction.values()), self.entropy)
+        _, layers, heads = next(iter(tables.values())).shape
+        if not (layer < layers and head < heads):
             raise DataError(
-                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {shape[1] - 1}, "
-                f"heads 0 to {shape[2] - 1}"
+                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {layers - 1}, "
+                f"heads 0 to {heads - 1}"
             )
         one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
         entropy = {name: table[one[: table.ndim]] for name, table in self.entropy.items()}
@@ -85,7 +84,7 @@ def load_history(run: Path) -> History:
         raise DataError(f"{run}: {PROBE} or {NOTES} is damaged ({error!r}); train again") from error
 
 
-def stacked(moves: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Floats]]:
+def stacked(moves: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Movement]:
     """Successive movements as tables, (looks, layers, heads) each."""
     return {
         thing: {field: np.array([move[thing][field] for move in moves]) for field in fields}
@@ -129,12 +128,7 @@ class Record:
 
 
 def load_record(path: str | Path) -> Record:
-    """Read a run folder, finished or not, or a packed file.
-
-    Raises:
-        DataError: the folder is not that of a run.
-        ModelFileError: the file is not a whole packed model.
-    """
+    """Read a run folder, finished or not, or a packed file."""
     folder = Path(path)
     if (folder / NOTES).is_file():
         return _of_run(folder)

@@ -5,18 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
-from bibert.lab.entropy import Entropies
-from bibert.lab.plots.curves import (
-    Line,
-    Panel,
-    draw_directions,
-    draw_entropies,
-    draw_entropy_history,
-    draw_losses,
-    draw_metrics,
-    draw_panels,
-    draw_theory,
-)
+from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, draw_theory
 from bibert.lab.record import History
 from bibert.lab.theory import score_probabilities, statements
 
@@ -39,18 +28,18 @@ def named_axes(figure):
 
 
 def test_panels_share_a_legend_and_label_the_lower_axes():
-    lines = [Line("one", [1, 2], [3, 4], 0, 0), Line("two", [1, 2], [4, 3], 1, 1, ([3, 2], [5, 4]))]
-    figure = draw_panels([Panel(str(number), lines, "y") for number in range(4)], "x", columns=3)
+    values = {"loss": 3.0, "loss_one": 1.0, "loss_two": 2.0, "learning_rate": 0.1}
+    log = [{"stage": stage, "step": step, **values} for stage in ("first", "second") for step in (1, 2)]
+    figure = draw_losses(log)
     axes = named_axes(figure)
-    assert [axes[name].get_xlabel() for name in "0123"] == ["", "x", "x", "x"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
-    drawn = [line for line in axes["0"].lines if len(line.get_xdata())]
-    assert len({line.get_marker() for line in drawn}) == 2
-    assert len({line.get_linestyle() for line in drawn}) == 2
+    assert [one.get_xlabel() for one in axes.values()] == ["", "step", "step", "step"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
+    drawn = axes["loss"].lines
+    assert len({line.get_marker() for line in drawn}) == len({line.get_linestyle() for line in drawn}) == 2
 
 
 def test_entropies_are_means_with_a_band_over_the_heads(history):
-    axes = named_axes(draw_entropy_history({"bibert": history}))["attention weights"]
+    axes = named_axes(draw_entropies({"bibert": (history.steps, history.entropy)}, "step"))["attention weights"]
     assert axes.lines[0].get_ydata() == pytest.approx([0.5, 0.5, 0.5])
     assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(0.2)
     assert axes.get_ylabel() == "entropy, bits"
@@ -58,10 +47,9 @@ def test_entropies_are_means_with_a_band_over_the_heads(history):
 
 def test_entropies_of_models_go_through_the_layers():
     heads = dict.fromkeys(SITES, np.array([[0.2, 0.4], [0.6, 0.8]]))
-    found = Entropies(heads, {"ffn_hidden": np.array([0.1, 0.9])})
-    figure = draw_entropies({"bibert": found})
-    assert named_axes(figure)["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
-    assert named_axes(figure)["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
+    axes = named_axes(draw_entropies({"bibert": (range(2), heads | {"ffn_hidden": np.array([0.1, 0.9])})}, "layer"))
+    assert axes["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
+    assert axes["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
 
 
 def test_steps_of_directions_weigh_by_their_number(history):

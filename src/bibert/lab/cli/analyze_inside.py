@@ -1,6 +1,6 @@
 """`bibert analyze entropy` and `direction`: the inside of models that read texts, and of students during training."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +20,9 @@ from bibert.lab.cli.options import (
     save_drawn,
 )
 from bibert.lab.direction import mean_margin
-from bibert.lab.entropy import HEADS, LAYERS, entropies
+from bibert.lab.entropy import HEADS, LAYERS, Floats, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_entropy_history
+from bibert.lab.plots.curves import draw_directions, draw_entropies
 from bibert.runtime.text import Row
 
 MOST_ROWS = 12  # of a table of many moments of a training
@@ -70,27 +70,31 @@ def entropy(
 
 def _entropy_of_models(paths: Sequence[str], rows: list[Row], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
-    save_drawn(output, draw_entropies, found)
+    save_drawn(
+        output, draw_entropies, {title: (range(len(one["query"])), one) for title, one in found.items()}, "layer"
+    )
     if json:
-        print_json({title: measured.to_dict() for title, measured in found.items()})
+        print_json({title: rounded(tables) for title, tables in found.items()})
         return
-    for title, measured in found.items():
+    for title, tables in found.items():
         if site:
-            if site not in measured.heads:
-                raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, measured.heads)}")
-            heads = [f"head {head}" for head in range(measured.heads[site].shape[1])]
-            print_rows(f"{title}: entropy of {site} in bits", ["layer", *heads], _by_layer(measured.heads[site]))
+            of_heads = {name: table for name, table in tables.items() if table.ndim == 2}
+            if site not in of_heads:
+                raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, of_heads)}")
+            columns = {f"head {head}": column for head, column in enumerate(of_heads[site].T)}
+            _print_by_layer(f"{title}: entropy of {site} in bits", columns)
             continue
-        columns = measured.by_layer()
-        activations = {name: columns.pop(name) for name in (*HEADS, *LAYERS)}
-        for part in filter(None, (activations, columns)):  # the remaining columns are weights, if they have bits
-            lines = _by_layer(zip(*part.values(), strict=True))
-            means = ["mean", *(f"{column.mean():.3f}" for column in part.values())]
-            print_rows(f"{title}: entropy in bits, mean over heads", ["layer", *part], lines, means)
+        weights = {name: table.reshape(len(table), -1).mean(axis=1) for name, table in tables.items()}
+        activations = {name: weights.pop(name) for name in (*HEADS, *LAYERS)}
+        for columns in filter(None, (activations, weights)):  # weights may have no bits
+            means = ["mean", *(f"{column.mean():.3f}" for column in columns.values())]
+            _print_by_layer(f"{title}: entropy in bits, mean over heads", columns, means)
 
 
-def _by_layer(table: Iterable[Iterable[float]]) -> list[list[str]]:
-    return [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in enumerate(table)]
+def _print_by_layer(title: str, columns: Mapping[str, Floats], last: Sequence[str] = ()) -> None:
+    layers = enumerate(zip(*columns.values(), strict=True))
+    lines = [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in layers]
+    print_rows(title, ["layer", *columns], lines, last)
 
 
 def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None, json: bool) -> None:
@@ -99,11 +103,10 @@ def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None
         if not history.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
     found = one.of(found)
-    save_drawn(output, draw_entropy_history, found)
+    save_drawn(output, draw_entropies, {title: (run.steps, run.entropy) for title, run in found.items()}, "step")
     if json:
-        print_json(
-            {title: {"steps": list(run.steps), "entropy": _as_lists(run.entropy)} for title, run in found.items()}
-        )
+        facts = {title: {"steps": run.steps, "entropy": _as_lists(run.entropy)} for title, run in found.items()}
+        print_json(facts)
         return
     sites = (*HEADS, *LAYERS)
     for title, run in found.items():
@@ -159,9 +162,8 @@ def direction(
     found = one.of(found)
     save_drawn(output, draw_directions, found)
     if json:
-        print_json(
-            {title: {"steps": list(run.moves), "direction": _as_lists(run.direction)} for title, run in found.items()}
-        )
+        facts = {title: {"steps": run.moves, "direction": _as_lists(run.direction)} for title, run in found.items()}
+        print_json(facts)
         return
     for title, run in found.items():
         name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"

@@ -11,7 +11,7 @@ from bibert.cli.console import print_table, say
 from bibert.cli.options import option, require_torch
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
-from bibert.lab.look import Subject, load_subject, titles
+from bibert.lab.look import Subject, by_title, load_subject
 from bibert.lab.plots.style import check_path, save_figure
 from bibert.lab.record import History, load_history
 from bibert.runtime.text import Row
@@ -84,16 +84,14 @@ class HeadOptions:
 
 def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
     """The recorded looks into each run, by title."""
-    histories = [load_history(Path(run)) for run in runs]
-    return dict(zip(titles([(one.scheme, one.name) for one in histories]), histories, strict=True))
+    return by_title([load_history(Path(run)) for run in runs])
 
 
 def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:
     """Packed files, names on the Hub and model folders, by title; folders truncate texts at `max_length` tokens."""
     if any(Path(path).is_dir() for path in paths):
         require_torch("a look into a model folder")
-    subjects = [load_subject(path, max_length) for path in paths]
-    return dict(zip(titles([(one.scheme, one.name) for one in subjects]), subjects, strict=True))
+    return by_title([load_subject(path, max_length) for path in paths])
 
 
 def print_rows(

@@ -14,18 +14,11 @@ from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
 from bibert.lab.comparison import GIGA, cost_of
 from bibert.lab.cost import TOKENS
-from bibert.lab.entropy import Entropies
+from bibert.lab.entropy import Floats
 from bibert.lab.pages.render import render_page
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.curves import (
-    draw_directions,
-    draw_entropies,
-    draw_entropy_history,
-    draw_losses,
-    draw_metrics,
-    metrics_of,
-)
+from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
 from bibert.lab.plots.style import svg_for_page
 from bibert.lab.record import Record
 
@@ -36,7 +29,7 @@ Rows = list[list[str]]
 class Findings:
     """What was measured for the report; each part may be missing."""
 
-    entropies: Entropies | None = None  # on texts
+    entropies: Mapping[str, Floats] | None = None  # on texts
     attention: AttentionMap | None = None  # on one text
     confusion: Sequence[Sequence[int]] | None = None  # rows are gold labels, columns are answers
     scored: str = ""  # the labelled rows it was counted on, such as "872 rows of dev.tsv"
@@ -64,23 +57,25 @@ def report_page(record: Record, findings: Findings) -> str:
 def _figures(record: Record, findings: Findings) -> dict[str, list[Markup]]:
     """The figures of each section, as parts of the page."""
     name, log, history = record.scheme.name, record.log, record.history
-    draws: dict[str, list[Callable[[], Figure]]] = {"training": [], "entropy": [], "direction": [], "attention": []}
+    figures: dict[str, list[Markup]] = {"training": [], "entropy": [], "direction": [], "attention": []}
+
+    def add(section: str, draw: Callable[..., Figure], *values: Any) -> None:
+        figures[section].append(Markup(svg_for_page(draw, *values)))  # by matplotlib, which escapes texts
+
     if metrics_of(log):
-        draws["training"].append(lambda: draw_metrics(log))
+        add("training", draw_metrics, log)
     if log:
-        draws["training"].append(lambda: draw_losses(log))
+        add("training", draw_losses, log)
     if history is not None and history.entropy:
-        draws["entropy"].append(lambda: draw_entropy_history({name: history}))
+        add("entropy", draw_entropies, {name: (history.steps, history.entropy)}, "step")
     if findings.entropies is not None:
-        measured = findings.entropies
-        draws["entropy"].append(lambda: draw_entropies({name: measured}))
+        layers = range(len(findings.entropies["query"]))
+        add("entropy", draw_entropies, {name: (layers, findings.entropies)}, "layer")
     if history is not None and history.direction:
-        draws["direction"].append(lambda: draw_directions({name: history}))
+        add("direction", draw_directions, {name: history})
     if findings.attention is not None:
-        attention = findings.attention
-        draws["attention"].append(lambda: draw_model_view([attention]))
-    # Written by matplotlib, which escapes texts.
-    return {section: [Markup(svg_for_page(draw)) for draw in some] for section, some in draws.items()}
+        add("attention", draw_model_view, [findings.attention])
+    return figures
 
 
 def _cost_tables(record: Record) -> list[Rows]:

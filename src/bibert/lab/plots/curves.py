@@ -4,7 +4,6 @@ A line may have a band around it, from the least to the greatest of the values w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from bibert.data.metrics import METRICS
 from bibert.lab.direction import mean_margin
-from bibert.lab.entropy import Entropies
 from bibert.lab.plots.style import COLOURS, LINES, MARKERS, styled
 from bibert.lab.record import History, curve
 from bibert.lab.theory import HEAD_SIZES, Statements, gaussian_probabilities, score_probabilities
@@ -41,87 +39,46 @@ THINGS = {
 WAYS = {"matching": "towards the teacher", "mismatching": "away"}
 OF_THE_MODEL = tuple(f"_{name}" for name in METRICS)  # the other evaluated values are times and speeds
 EXACT, SIMULATED, PAPER = "computed", "simulated", "paper"
+PENS = {EXACT: (0, 0), SIMULATED: (5, 1), PAPER: (1, 1)}  # hue and dash
 SHOWN_DEVIATIONS = 4  # of the Gaussian: scores beyond are too rare to be seen
 
 Floats = NDArray[np.float64]
 Events = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of a panel; `hue` and `dash` are indices of `COLOURS` and `LINES`, `band` its lower and upper edge."""
-
-    name: str  # in the legend, once for all panels
-    x: Sequence[float]
-    y: Sequence[float]
-    hue: int = 0
-    dash: int = 0
-    band: tuple[Sequence[float], Sequence[float]] | None = None
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One small plot; labels have the unit."""
-
-    title: str
-    lines: Sequence[Line]
-    y_label: str = ""
-    limits: tuple[float, float] | None = None  # of the y axis
-    x_label: str = ""  # if it differs from the other panels
-    log: str = ""  # axes with a logarithmic scale: "", "x", "y" or "xy"
+@styled()
+def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Floats]]], x_label: str) -> "Figure":
+    """Entropies of activations by layer or by training step: x, and tables of (x, ...), by the name of each model."""
+    figure, panels = _panels([(title, "entropy, bits") for title in SITES.values()], x_label)
+    for axes, site in zip(panels, SITES, strict=True):
+        for hue, (name, (x, tables)) in enumerate(models.items()):
+            _plot_mean(axes, name, x, tables[site], hue)
+        axes.set_ylim(-0.04, 1.04)
+        if x_label == "layer":
+            axes.locator_params(axis="x", integer=True)
+    return _with_legend(figure)
 
 
-def draw_entropies(models: Mapping[str, Entropies]) -> "Figure":
-    """Entropies of the activations layer by layer, by the name of each model."""
-    tables = {name: {**found.heads, **found.layers} for name, found in models.items()}
-    return _draw_sites({name: (range(len(one["query"])), one) for name, one in tables.items()}, "layer")
-
-
-def draw_entropy_history(histories: Mapping[str, History]) -> "Figure":
-    """Entropies of the activations during training, by the name of each run."""
-    return _draw_sites({name: (one.steps, one.entropy) for name, one in histories.items()}, "step")
-
-
-def _draw_sites(tables: Mapping[str, tuple[Sequence[int], Mapping[str, Floats]]], x_label: str) -> "Figure":
-    panels = []
-    for site, title in SITES.items():
-        found = enumerate(tables.items())
-        lines = [_mean(name, x, table[site], hue) for hue, (name, (x, table)) in found if site in table]
-        panels.append(Panel(title, lines, "entropy, bits", (-0.04, 1.04)))
-    return draw_panels(panels, x_label, whole_steps=x_label == "layer")
-
-
-def _mean(name: str, x: Sequence[float], table: Floats, hue: int) -> Line:
-    """(x, ...) to a line with its band."""
-    flat = table.reshape(len(table), -1)
-    band = (flat.min(axis=1).tolist(), flat.max(axis=1).tolist())
-    return Line(name, list(x), flat.mean(axis=1).tolist(), hue, hue, band)
-
-
+@styled()
 def draw_directions(histories: Mapping[str, History]) -> "Figure":
     """Matching and mismatching steps of all heads and layers, by the name of each run: shares above, lengths below."""
-    shares = [
-        Panel(title, _ways(histories, thing, False), "share of elements", (0, 1)) for thing, title in THINGS.items()
-    ]
-    steps = [Panel(title, _ways(histories, thing, True), "mean step") for thing, title in THINGS.items()]
-    return draw_panels([*shares, *steps], "training step", columns=len(THINGS))
-
-
-def _ways(histories: Mapping[str, History], thing: str, steps: bool) -> list[Line]:
-    lines = []
-    for hue, (name, history) in enumerate(histories.items()):
-        for dash, (way, words) in enumerate(WAYS.items()):
-            share, margin = history.direction[thing][way], history.direction[thing][f"{way}_margin"]
-            values = mean_margin(share, margin) if steps else share.mean(axis=(1, 2))
-            lines.append(Line(f"{name}, {words}", history.moves, values.tolist(), hue, dash))
-    return lines
+    labels = [(title, label) for label in ("share of elements", "mean step") for title in THINGS.values()]
+    figure, panels = _panels(labels, "training step", columns=len(THINGS))
+    for above, below, thing in zip(panels, panels[len(THINGS) :], THINGS, strict=False):
+        above.set_ylim(0, 1)
+        for hue, (name, history) in enumerate(histories.items()):
+            for dash, (way, words) in enumerate(WAYS.items()):
+                share, margin = history.direction[thing][way], history.direction[thing][f"{way}_margin"]
+                _plot(above, f"{name}, {words}", history.moves, share.mean(axis=(1, 2)), hue, dash)
+                _plot(below, f"{name}, {words}", history.moves, mean_margin(share, margin), hue, dash)
+    return _with_legend(figure)
 
 
 def draw_losses(log: Events) -> "Figure":
     """The loss, each of its terms and the learning rate, a line for each stage."""
     names = dict.fromkeys(name for event in log for name in event if name.startswith("loss"))
-    panels = [Panel(name.removeprefix("loss_"), _logged(log, name), "loss") for name in names]
-    return draw_panels([*panels, Panel("learning rate", _logged(log, "learning_rate"), "per step")], "step")
+    labels = {name: (name.removeprefix("loss_"), "loss") for name in names}
+    return _draw_log(log, labels | {"learning_rate": ("learning rate", "per step")})
 
 
 def metrics_of(log: Events) -> list[str]:
@@ -132,104 +89,107 @@ def metrics_of(log: Events) -> list[str]:
 
 def draw_metrics(log: Events) -> "Figure":
     """Every metric on the dev set, in percent."""
-    panels = [Panel(name.removeprefix("eval_"), _logged(log, name, 100), "percent") for name in metrics_of(log)]
-    return draw_panels(panels, "step")
+    return _draw_log(log, {name: (name.removeprefix("eval_"), "percent") for name in metrics_of(log)}, 100)
 
 
-def _logged(log: Events, name: str, factor: float = 1) -> list[Line]:
-    lines = []
-    for hue, stage in enumerate(dict.fromkeys(event["stage"] for event in log)):
-        points = curve(log, stage, name)
-        if points:
-            lines.append(Line(stage, list(points), [factor * value for value in points.values()], hue, hue))
-    return lines
+@styled()
+def _draw_log(log: Events, labels: Mapping[str, tuple[str, str]], factor: float = 1) -> "Figure":
+    figure, panels = _panels(list(labels.values()), "step")
+    for axes, name in zip(panels, labels, strict=True):
+        for hue, stage in enumerate(dict.fromkeys(event["stage"] for event in log)):
+            points = curve(log, stage, name)
+            if points:
+                _plot(axes, stage, list(points), factor * np.array(list(points.values())), hue, hue)
+    return _with_legend(figure)
 
 
+@styled()
 def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     """Theorems 1, 2 and 3, and the entropy of the quantile sweep.
 
     `models` are the shares of scores of trained models by name, (layers, D + 1), with heads of one size.
     """
 
-    def line(name: str, statement: str, x: str, y: str, hue: int, dash: int) -> Line:
-        return Line(name, [row[x] for row in found[statement]], [row[y] for row in found[statement]], hue, dash)
+    def plot(axes: "Axes", name: str, statement: str, x: str, y: str) -> None:
+        rows = found[statement]
+        _plot(axes, name, [row[x] for row in rows], np.array([row[y] for row in rows]), *PENS[name])
 
     size = next((table.shape[1] - 1 for table in models.values()), HEAD_SIZES[-1])
-    thresholds = [line(SIMULATED, "theorem_1", "keys", "threshold", 5, 1)]
-    directions = [line(EXACT, "theorem_3", "bits", "exact", 0, 0), line(PAPER, "theorem_3", "bits", "paper", 1, 1)]
-    quantiles = [
-        line(EXACT, "quantiles", "zeros_percent", "entropy", 0, 0),
-        line(PAPER, "quantiles", "zeros_percent", "paper", 1, 1),
+    labels = [
+        ("Theorem 1: best threshold of a softmax", "threshold τ"),
+        (f"Theorem 2: scores of {size} bits", "probability"),
+        ("Theorem 3: wrong directions", "percent"),
+        ("Attention weights, some zero", "entropy, bits"),
     ]
-    panels = [
-        Panel("Theorem 1: best threshold of a softmax", thresholds, "threshold τ", x_label="keys k", log="xy"),
-        Panel(f"Theorem 2: scores of {size} bits", _scores(size, models), "probability", x_label="score"),
-        Panel("Theorem 3: wrong directions", directions, "percent", x_label="bits Q"),
-        Panel("Attention weights, some zero", quantiles, "entropy, bits", x_label="zeros, percent"),
-    ]
-    return draw_panels(panels, columns=2)
+    figure, panels = _panels(labels, columns=2)
+    thresholds, scores, directions, quantiles = panels
+    thresholds.set(xlabel="keys k", xscale="log", yscale="log")
+    plot(thresholds, SIMULATED, "theorem_1", "keys", "threshold")
+    scores.set_xlabel("score")
+    _plot_scores(scores, size, models)
+    directions.set_xlabel("bits Q")
+    plot(directions, EXACT, "theorem_3", "bits", "exact")
+    plot(directions, PAPER, "theorem_3", "bits", "paper")
+    quantiles.set_xlabel("zeros, percent")
+    plot(quantiles, EXACT, "quantiles", "zeros_percent", "entropy")
+    plot(quantiles, PAPER, "quantiles", "zeros_percent", "paper")
+    return _with_legend(figure)
 
 
-def _scores(size: int, models: Mapping[str, Floats]) -> list[Line]:
+def _plot_scores(axes: "Axes", size: int, models: Mapping[str, Floats]) -> None:
     scores = np.arange(-size, size + 1, 2)
     seen = np.abs(scores) <= SHOWN_DEVIATIONS * np.sqrt(size)
-    x = scores[seen].tolist()
-    lines = [
-        Line(EXACT, x, score_probabilities(size)[seen].tolist(), 0, 0),
-        Line(f"Gaussian N(0, {size})", x, gaussian_probabilities(size)[seen].tolist(), 4, 3),
-    ]
-    return lines + [
-        _mean(name, x, shares[:, seen].T, 2 + number) for number, (name, shares) in enumerate(models.items())
-    ]
+    _plot(axes, EXACT, scores[seen], score_probabilities(size)[seen], *PENS[EXACT])
+    _plot(axes, f"Gaussian N(0, {size})", scores[seen], gaussian_probabilities(size)[seen], 4, 3)
+    for hue, (name, shares) in enumerate(models.items(), start=2):
+        _plot_mean(axes, name, scores[seen], shares[:, seen].T, hue)
 
 
-@styled()
-def draw_panels(panels: Sequence[Panel], x_label: str = "", columns: int = 3, *, whole_steps: bool = False) -> "Figure":
-    """Panels row by row below one legend; with `whole_steps` x has only whole numbers, such as layers."""
+def _panels(labels: Sequence[tuple[str, str]], x_label: str = "", columns: int = 3) -> "tuple[Figure, list[Axes]]":
+    """A panel for each title and label of y, row by row; x is labelled in the last panel of each column."""
     from matplotlib.figure import Figure
 
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
+    columns = min(columns, len(labels))
+    rows = -(-len(labels) // columns)
     figure = Figure((PANEL[0] * columns, PANEL[1] * rows + 0.4), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for place, (axes, panel) in enumerate(zip(places, panels, strict=False)):
-        _draw(axes, panel)
-        axes.set_xlabel(panel.x_label or (x_label if place + columns >= len(panels) else ""))
-        if whole_steps:
-            axes.locator_params(axis="x", integer=True)
-    for axes in places[len(panels) :]:
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for place, (axes, (title, y_label)) in enumerate(zip(panels, labels, strict=False)):
+        axes.set_title(title, fontsize="medium", loc="left")
+        axes.set(ylabel=y_label, xlabel=x_label if place + columns >= len(labels) else "", axisbelow=True)
+        axes.grid(visible=True, **GRID)
+    for axes in panels[len(labels) :]:
         axes.set_axis_off()
-    names: dict[str, Line] = {}
-    for line in (line for panel in panels for line in panel.lines):
-        names.setdefault(line.name, line)
+    return figure, panels[: len(labels)]
+
+
+def _plot_mean(axes: "Axes", name: str, x: Sequence[int], table: Floats, hue: int) -> None:
+    """(x, ...) as a line with its band."""
+    flat = table.reshape(len(table), -1)
+    axes.fill_between(x, flat.min(axis=1), flat.max(axis=1), color=COLOURS[hue % len(COLOURS)], alpha=0.15, linewidth=0)
+    _plot(axes, name, x, flat.mean(axis=1), hue, hue)
+
+
+def _plot(axes: "Axes", name: str, x: Sequence[int], y: Floats, hue: int, dash: int) -> None:
+    axes.plot(
+        x,
+        y,
+        label=name,
+        color=COLOURS[hue % len(COLOURS)],
+        linestyle=LINES[dash % len(LINES)],
+        marker=MARKERS[hue % len(MARKERS)],
+        markevery=max(1, len(x) // MOST_MARKS),
+        markersize=3.5,
+        linewidth=1.5,
+    )
+
+
+def _with_legend(figure: "Figure") -> "Figure":
+    """One legend for all panels, above them, if there is more than one name."""
+    names: dict[str, Any] = {}
+    for axes in figure.axes:
+        for line in axes.lines:
+            names.setdefault(str(line.get_label()), line)
     if len(names) > 1:
-        handles = [places[0].plot([], [], **_pen(line), label=name)[0] for name, line in names.items()]
+        handles = list(names.values())
         figure.legend(handles=handles, loc="outside upper center", ncols=min(len(names), 4), frameon=False)
     return figure
-
-
-def _draw(axes: "Axes", panel: Panel) -> None:
-    axes.set_title(panel.title, fontsize="medium", loc="left")
-    axes.set_ylabel(panel.y_label)
-    axes.grid(visible=True, **GRID)
-    axes.set_axisbelow(True)
-    for axis in panel.log:
-        axes.set(**{f"{axis}scale": "log"})
-    for line in panel.lines:
-        pen = _pen(line)
-        if line.band is not None:
-            axes.fill_between(line.x, *line.band, color=pen["color"], alpha=0.15, linewidth=0)
-        axes.plot(line.x, line.y, **pen)
-    if panel.limits is not None:
-        axes.set_ylim(*panel.limits)
-
-
-def _pen(line: Line) -> dict[str, Any]:
-    return {
-        "color": COLOURS[line.hue % len(COLOURS)],
-        "linestyle": LINES[line.dash % len(LINES)],
-        "marker": MARKERS[line.hue % len(MARKERS)],
-        "markevery": max(1, len(line.x) // MOST_MARKS),
-        "markersize": 3.5,
-        "linewidth": 1.5,
-    }

@@ -65,13 +65,13 @@ def save_figure(figure: "Figure", path: Path) -> Path:
     return path
 
 
-def svg_for_page(draw: "Callable[[], Figure]") -> str:
+def svg_for_page(draw: "Callable[..., Figure]", *values: Any) -> str:
     """Draw a figure as an SVG element with the colours of the page: its ink, and `--hue-0`, ... for `COLOURS`."""
     from matplotlib import rc_context
 
     buffer = io.StringIO()
     with styled(), rc_context(ON_A_PAGE):
-        draw().savefig(buffer, format="svg", metadata=METADATA[".svg"])
+        draw(*values).savefig(buffer, format="svg", metadata=METADATA[".svg"])
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     for colour, name in [(INK, "currentColor"), *((c, f"var(--hue-{i})") for i, c in enumerate(COLOURS))]:
