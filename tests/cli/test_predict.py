@@ -162,17 +162,6 @@ def test_parquet_goes_to_parquet(predict, tmp_path, answers):
     assert table.column("label").to_pylist() == [answer["label"] for answer in answers]
 
 
-def test_the_number_of_threads_changes_no_byte(predict, tmp_path):
-    (tmp_path / "in.txt").write_text("\n".join(f"{text} {number}" for number in range(300) for text in TEXTS))
-    outputs = []
-    for threads in (1, 2, 7):
-        words = ["-i", tmp_path / "in.txt", "-o", tmp_path / f"{threads}.jsonl", "--json", "--proba"]
-        assert predict(*words, "--threads", threads)[0] == 0
-        outputs.append((tmp_path / f"{threads}.jsonl").read_bytes())
-    assert outputs[0].count(b"\n") == 1500
-    assert len(set(outputs)) == 1
-
-
 def test_skipped_rows_are_told_and_no_error(predict, tmp_path):
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{"text": \n{"text": "caf\xe9"}\n{"text": "b"}\n')
     code, out, error = predict("--input", tmp_path / "in.jsonl", "--on-error", "skip")
@@ -216,14 +205,6 @@ def test_what_cannot_be_done_is_one_line_and_leaves_the_files_alone(predict, tmp
     assert error.count("\n") == 1
     assert says in error
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-
-
-def test_a_broken_row_leaves_the_older_output_as_it_was(predict, tmp_path):
-    (tmp_path / "in.csv").write_bytes(b"text\n" + b"fine\n" * 1000 + b"caf\xe9\n")
-    (tmp_path / "out.csv").write_text("older")
-    assert predict("-i", tmp_path / "in.csv", "-o", tmp_path / "out.csv")[0] == 2
-    assert (tmp_path / "out.csv").read_text() == "older"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
 
 def test_a_model_that_is_not_there_is_one_line(bibert, capsys):

@@ -178,19 +178,6 @@ def test_a_row_without_a_label_is_named(tmp_path):
         load_rows(tmp_path / "in.tsv", Columns())
 
 
-def test_an_error_on_the_way_leaves_no_file(tmp_path):
-    (tmp_path / "in.tsv").write_text("text\tlabel\nfilm\t1\n")
-    file = load_rows(tmp_path / "in.tsv", Columns())
-
-    def broken():
-        yield list(file.rows)
-        raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        save_rows(tmp_path / "out.tsv", file, broken())
-    assert [path.name for path in tmp_path.iterdir()] == ["in.tsv"]
-
-
 VECTORS = WordVectors(
     ["film", "movie", "unwatchable", "awful"], np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]], np.float32)
 )

@@ -1,6 +1,7 @@
 """Word vectors: every form of file, the nearest words, and files that are wrong."""
 
 import gzip
+import io
 from pathlib import Path
 
 import numpy as np
@@ -20,49 +21,34 @@ def glove_text(words=WORDS, vectors=VECTORS):
     return "".join(" ".join([word, *map(str, numbers)]) + "\n" for word, numbers in rows)
 
 
-def plain_text(folder):
-    (folder / "glove.txt").write_text(glove_text())
-    return folder / "glove.txt"
+def as_bytes(write, value):
+    file = io.BytesIO()
+    write(file, value)
+    return file.getvalue()
 
 
-def compressed_text(folder):
-    (folder / "glove.txt.gz").write_bytes(gzip.compress(glove_text().encode()))
-    return folder / "glove.txt.gz"
+NAMES = as_bytes(lambda file, table: pyarrow.parquet.write_table(table, file), pyarrow.table({"index": WORDS}))
+FORMS = {  # the files of a folder; the first one is loaded
+    "text": {"glove.txt": glove_text().encode()},
+    "compressed text": {"glove.txt.gz": gzip.compress(glove_text().encode())},
+    "text with the sizes first": {"vectors.txt": f"4 2\n{glove_text()}".encode()},
+    "matrix and words of the same name": {
+        "glove.npy": as_bytes(np.save, VECTORS.astype(np.float64)),
+        "glove.txt": "\n".join(WORDS).encode(),
+        "readme.txt": b"other\n",
+    },
+    "matrix and the only Parquet file": {"embedding.npy": as_bytes(np.save, VECTORS), "names.parquet": NAMES},
+}
 
 
-def text_with_sizes_first(folder):
-    (folder / "vectors.txt").write_text("4 2\n" + glove_text())
-    return folder / "vectors.txt"
-
-
-def matrix_and_words_of_the_same_name(folder):
-    np.save(folder / "glove.npy", VECTORS.astype(np.float64))
-    (folder / "glove.txt").write_text("\n".join(WORDS))
-    (folder / "readme.txt").write_text("other\n")
-    return folder / "glove.npy"
-
-
-def matrix_and_the_only_parquet_file(folder):
-    np.save(folder / "embedding.npy", VECTORS)
-    pyarrow.parquet.write_table(pyarrow.table({"index": WORDS}), folder / "names.parquet")
-    return folder / "embedding.npy"
-
-
-FORMS = [
-    plain_text,
-    compressed_text,
-    text_with_sizes_first,
-    matrix_and_words_of_the_same_name,
-    matrix_and_the_only_parquet_file,
-]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_file_gives_the_same_neighbours(form, tmp_path):
-    vectors = load_word_vectors(form(tmp_path))
-    assert len(vectors) == 4
-    assert vectors.neighbours(["film"], 3) == {"film": ("movie", "picture", "dog")}
-    assert load_word_vectors(form(tmp_path), limit=2).neighbours(["film", "dog"], 3) == {"film": ("movie",)}
+@pytest.mark.parametrize("files", FORMS.values(), ids=FORMS)
+def test_every_form_of_file_gives_the_same_neighbours(files, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / next(iter(files))
+    assert len(load_word_vectors(path)) == 4
+    assert load_word_vectors(path).neighbours(["film"], 3) == {"film": ("movie", "picture", "dog")}
+    assert load_word_vectors(path, limit=2).neighbours(["film", "dog"], 3) == {"film": ("movie",)}
 
 
 def test_neighbours_are_those_of_a_plain_computation_in_any_company():

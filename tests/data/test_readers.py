@@ -17,16 +17,11 @@ GOOD = b"text,label\ngood film,1\nbad film,0\nfine film,1\npoor film,0\n"
 PAIRS = b"sentence1\tsentence2\tscore\na b\tc d\t1.5\n"
 
 
-def parquet(**columns):
+def parquet(*names, **columns):
+    """A file with some columns, or with the same texts under several names."""
+    twins = pyarrow.Table.from_arrays([pyarrow.array(["a", "b"])] * len(names), names=names)
     file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), file)
-    return file.getvalue()
-
-
-def parquet_with_twin_columns():
-    file = io.BytesIO()
-    table = pyarrow.Table.from_arrays([pyarrow.array(["a", "b"])] * 2, names=["text", "text"])
-    pyarrow.parquet.write_table(table, file)
+    pyarrow.parquet.write_table(twins if names else pyarrow.table(columns), file)
     return file.getvalue()
 
 
@@ -96,6 +91,7 @@ CASES = {
     "JSON null label": Case("a.jsonl", b'{"text": "a", "label": null}\n', ":1", "no usable label"),
     "JSON NaN score": Case("a.jsonl", b'{"text": "a", "label": 1.5}\n{"text": "b", "label": NaN}', ":2", "no usable"),
     "empty text": Case("a.csv", GOOD + b",1\n", ":6", "empty text in column 'text'"),
+    "below quoted lines": Case("a.csv", b'text,label\n"two\nlines",1\nno,0\n,1\n', ":5", "empty text"),
     "blank text": Case("a.tsv", b"text\tlabel\na\t1\n  \t0\n", ":3", "empty text"),
     "empty second text": Case("a.tsv", PAIRS + b"a\t\t2\n", ":3", "empty text in column 'sentence2'"),
     "unlabeled row": Case("a.csv", GOOD + b"what,\n", ":6", "no usable label"),
@@ -147,7 +143,7 @@ PARQUET_CASES = {
     "NaN score": (lambda: parquet(text=["a", "b"], label=[0.5, float("nan")]), "row 2: no usable label"),
     "no row": (lambda: parquet(text=[], label=[]), "no row"),
     "no column": (lambda: parquet(), "is empty"),
-    "twin columns": (parquet_with_twin_columns, "column 'text' is there more than once"),
+    "twin columns": (lambda: parquet("text", "text"), "column 'text' is there more than once"),
 }
 
 

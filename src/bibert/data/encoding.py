@@ -21,7 +21,7 @@ from bibert.errors import DataError, RecipeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
+_, UNK, CLS, SEP, _ = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 CONTINUATION = "##"
 
 ROWS_PER_CALL = 1000  # enough for the tokenizer's threads, few enough for its Python objects
@@ -56,11 +56,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 8192, max_length: in
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=pipeline,
-        pad_token=PAD,
-        unk_token=UNK,
-        cls_token=CLS,
-        sep_token=SEP,
-        mask_token=MASK,
+        **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
         model_max_length=max_length,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )

@@ -227,7 +227,7 @@ def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
     return Split(
         texts=texts_of(table, columns.text),
         pairs=texts_of(table, columns.pair) if columns.pair else None,
-        labels=_class_ids(table, columns.label, classes) if classes else _scores(table, columns.label),
+        labels=_labels(table, columns.label, classes),
         origin=table.origin,
     )
 
@@ -303,24 +303,19 @@ def classes_of(table: Table, column: str, *, regression: bool | None = None) -> 
     return declared or tuple(sorted(present, key=lambda name: (float(name) if numeric else 0.0, name)))
 
 
-def _class_ids(table: Table, column: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    ids = {name: id_ for id_, name in enumerate(names)}
+def _labels(table: Table, column: str, classes: tuple[str, ...]) -> tuple[float, ...]:
+    """The class ids of a column, or its scores if there are no classes."""
     labels = _written_labels(table, column)
+    ids = {name: id_ for id_, name in enumerate(classes)}
     for row, label in enumerate(labels):
-        if label not in ids:
+        if classes and label not in ids:
             raise DataError(
-                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(names)} classes, "
-                f"{shown(names)}, or train on rows that have it"
+                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(classes)} classes, "
+                f"{shown(classes)}, or train on rows that have it"
             )
-    return tuple(ids[label] for label in labels)
-
-
-def _scores(table: Table, column: str) -> tuple[float, ...]:
-    labels = _written_labels(table, column)
-    for row, label in enumerate(labels):
-        if not NUMBER.fullmatch(label) or not math.isfinite(float(label)):
+        if not classes and not (NUMBER.fullmatch(label) and math.isfinite(float(label))):
             raise DataError(
                 f"{table.where(row)}: score {shown([label])} in column {column!r} is not a finite number; "
                 "write it like 3.5, or leave regression off for classes"
             )
-    return tuple(map(float, labels))
+    return tuple(ids[label] for label in labels) if classes else tuple(map(float, labels))

@@ -164,11 +164,11 @@ class _TextColumns:
         return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
     def _look_at(self, names: Collection[str], where: str) -> None:
-        self._names = self._names or find_text_columns(names, self._wanted, self._reader.top).given
         if taken := self._new.intersection(names):
             raise DataError(
                 f"{where}: has a column {min(taken)!r} already; add a prefix to the new columns: --prefix predicted_"
             )
+        self._names = self._names or find_text_columns(names, self._wanted, self._reader.top).given
 
 
 def _text_in(cell: object, column: str, where: str) -> str:
