@@ -1,11 +1,15 @@
 """Size and FLOPs of a scheme on a shape, by the rules that reproduce the paper's figures.
 
 These are counts on paper: no file is measured, no clock is read. `comparison` sets them beside the printed figures.
+cost.toml has the rules in words and what each quantizer costs.
 Letters in the formulas: L layers, H hidden, I intermediate, V vocabulary, N tokens.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 from bibert.errors import BibertError, SchemeError
 from bibert.lab.architecture import count_parameters
@@ -17,19 +21,18 @@ FLOAT_BITS = 32
 WORD_BITS = 64  # "a CPU with instruction size of 64-bit"
 TOKENS = 128  # the input length of all FLOPs in the paper, found from its figures; the text does not state it
 
-# Every rule in words, by the name that the output uses.
-RULES: Mapping[str, str] = {
-    "bits_plus_float": (
-        "quantized parts at their bits (linears and pooler at W, the word embedding at E of W-E-A), the rest in float32"
-    ),
-    "q_bert_tables": "linears at W bits, all three embeddings at 8, nothing else",
-    "split_twice": "the word embedding and the pooler twice, the rest as in bits_plus_float",
-    "flops": "2 per multiply-add, times m*n/64 for operands of m and n bits, plus float work on single numbers",
-    "threshold_flops": (
-        "L*N*N*H*32/64 for a threshold found at run time, on top of flops: attention weights of 32 bits times values "
-        "of 1 bit, one FLOP per multiply-add"
-    ),
-}
+# FLOPs per element, by the convention of ELECTRA's published counter; those of activations and quantizers are below.
+LAYER_NORM_FLOPS = 5  # two sums, a square, gain, bias
+SOFTMAX_FLOPS = 5
+SCORE_SCALE_FLOPS = 1  # 1/√D
+
+_DATA: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("cost.toml").read_text(encoding="utf-8"))
+RULES: Mapping[str, str] = _DATA["rules"]
+WEIGHT_SCALES: Mapping[str, int] = _DATA["weight_scales"]
+EMBEDDING_SCALES: Mapping[str, int] = _DATA["embedding_scales"]
+FFN_ACTIVATION_FLOPS: Mapping[str, int] = _DATA["ffn_activation_flops"]
+QUANTIZER_FLOPS: Mapping[str, int] = _DATA["quantizer_flops"]
+PARTS: Mapping[str, Mapping[str, str]] = _DATA["parts"]
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,6 @@ def _check_covered(shape: PackedConfig, scheme: Scheme) -> None:
             f"{shape.heads} heads of {shape.head_size} do not fill a hidden size of {shape.hidden}; the paper's rules "
             "do not cover a half-width student: give the config of its teacher, or use bibert inspect"
         )
-
-
-# Float32 numbers that a quantizer keeps for each weight matrix (`sign` keeps one for each output row; Q-BERT's
-# group_affine a step and an offset for each of 128 groups of rows), and for each row of the word embedding.
-WEIGHT_SCALES: Mapping[str, int] = {"none": 0, "bwn": 1, "twn": 1, "symmetric": 1, "group_affine": 2 * 128}
-EMBEDDING_SCALES: Mapping[str, int] = {"none": 0, "sign": 1, "bwn": 1, "twn": 1, "symmetric": 1, "affine": 2}
 
 
 def count_scales(shape: PackedConfig, scheme: Scheme) -> int:
@@ -163,25 +160,6 @@ def product_flops(macs: int, left_bits: int, right_bits: int) -> float:
     2 per MAC for floats, not the 16 per multiplication of m·n / 64; hence the minimum.
     """
     return 2 * macs * min(1.0, left_bits * right_bits / WORD_BITS)
-
-
-# FLOPs per element, by the convention of ELECTRA's published counter. Comparisons, and so signs, are free.
-LAYER_NORM_FLOPS = 5  # two sums, a square, gain, bias
-SOFTMAX_FLOPS = 5
-SCORE_SCALE_FLOPS = 1  # 1/√D
-FFN_ACTIVATION_FLOPS: Mapping[str, int] = {"gelu": 8, "relu": 0, "linear": 0}
-# FLOPs per element of an activation quantizer at run time.
-QUANTIZER_FLOPS: Mapping[str, int] = {
-    **dict.fromkeys(("none", "sign", "bool"), 0),
-    **dict.fromkeys(("asym", "mean", "quantile"), 0),  # charged by `threshold_flops`
-    "bwn": 2,  # |a| and its sum
-    "twn": 3,  # |a|, its sum, the sum of what is kept
-    "symmetric": 3,  # |a|, times 1/step, round
-    "ema_symmetric": 2,  # times 1/step, round
-    "affine": 3,  # minus low, times 1/step, round
-    "lsq": 2,
-    "lsq_unsigned": 2,
-}
 
 
 def elementwise_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> float:

@@ -7,14 +7,14 @@ of a given length; the engine skips some of them.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from itertools import groupby
 
-from bibert.lab.cost import MIB, check_tokens, elementwise_flops, product_flops, size
+from bibert.lab.cost import MIB, PARTS, check_tokens, elementwise_flops, product_flops, size
 from bibert.nn.schemes import SCHEMES, Scheme
 from bibert.packed.header import Description, encode
-from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
+from bibert.packed.schema import PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
 
 HEADER = "header"
 TENSOR_WORD = re.compile(r"\.(bits|scale|bias|weight|threshold)$")  # after the name of a part
@@ -114,32 +114,6 @@ def scheme_of_file(config: PackedConfig, name: str = "bibert") -> Scheme:
     return replace(row, name=name, thresholds=config.thresholds, score_thresholds=config.score_thresholds)
 
 
-# The part of the size rule that a tensor belongs to; the first pattern that matches its name counts.
-PART_OF_TENSOR: Mapping[str, str] = {
-    "word": r"embeddings\.word\.bits",
-    "position": r"embeddings\.position",
-    "token_type": r"embeddings\.token_type",
-    "pooler": r"pooler\.bits",
-    "linears": r".*\.bits",
-    "layer_norms": r".*norm\..*",
-    "classifier": r"classifier\..*",
-    "biases": r".*\.bias",
-    "scales": r".*\.scale",
-    "thresholds": r".*threshold",
-    TOKENIZER: TOKENIZER,
-}
-PADDING = "every row ends at a whole 64-bit word"
-REASONS: Mapping[str, str] = {
-    "word": PADDING,
-    "linears": PADDING,
-    "pooler": PADDING,
-    "scales": "a float32 for each output row and each token, which a product needs; the rule leaves them out",
-    "thresholds": "learned, one per channel or head, where the scheme has them; the paper has none",
-    TOKENIZER: "the file takes text; the rule counts the network alone",
-    HEADER: "shape, labels, origin, digest and the place of every tensor",
-}
-
-
 @dataclass(frozen=True)
 class PartBytes:
     """Bytes of a part by the rule and in the file, and why they differ if they do."""
@@ -155,11 +129,11 @@ def beside_the_rule(description: Description, tokenizer_bytes: int) -> list[Part
     by_rule = size(description.config, SCHEMES["bibert"]).parts
     in_file = dict.fromkeys(by_rule, 0)
     for spec in tensor_specs(description.config, tokenizer_bytes):
-        part = next(part for part, pattern in PART_OF_TENSOR.items() if re.fullmatch(pattern, spec.name))
+        part = next(part for part, row in PARTS.items() if re.fullmatch(row["tensors"], spec.name))
         in_file[part] = in_file.get(part, 0) + spec.nbytes
     in_file[HEADER] = len(encode(description, tokenizer_bytes))
     return [
-        PartBytes(part, by_rule.get(part, 0.0), nbytes, REASONS[part] if nbytes != by_rule.get(part, 0.0) else "")
+        PartBytes(part, rule := by_rule.get(part, 0.0), nbytes, PARTS[part]["differs"] if nbytes != rule else "")
         for part, nbytes in in_file.items()
     ]
 

@@ -69,34 +69,23 @@ def test_every_engine_has_its_size_memory_and_times_at_every_shape(tiny, tiny_fi
     assert report.entries[0].timings[SHAPES[0]].ratio.median == 1.0
 
 
-@pytest.mark.usefixtures("children")
-def test_a_rival_that_is_not_installed_is_listed_with_the_pip_line(tiny_file):
-    missing = fake_rival("c", packages=("numpy", "no_such_engine", "no_such_tool"))
-    report = compare(tiny_file, Plan((missing, fake_rival("a")), SHAPES, rounds=1))
-    assert report.entries[1].note == "not installed: pip install no_such_engine no_such_tool"
-    assert report.entries[1].timings == {}
-    assert report.entries[2].timings
-
-
-def test_a_rival_that_fails_is_listed_with_its_last_words_and_the_others_continue(children, tiny_file):
+def test_a_rival_that_is_missing_or_fails_is_listed_with_the_reason_and_the_others_continue(children, tiny_file):
     children.broken = {"b"}
-    report = compare(tiny_file, Plan((fake_rival("b"), fake_rival("a")), SHAPES, rounds=1))
-    assert report.entries[1].note == "failed: RuntimeError: out of luck"
-    assert report.entries[1].file_bytes is None
-    assert set(report.entries[2].timings) == set(SHAPES)
+    missing = fake_rival("c", packages=("numpy", "no_such_engine", "no_such_tool"))
+    report = compare(tiny_file, Plan((missing, fake_rival("b"), fake_rival("a")), SHAPES, rounds=1))
+    _, absent, broken, fine = report.entries
+    assert absent.note == "not installed: pip install no_such_engine no_such_tool"
+    assert broken.note == "failed: RuntimeError: out of luck"
+    assert (absent.timings, broken.timings, broken.file_bytes) == ({}, {}, None)
+    assert set(fine.timings) == set(SHAPES)
 
 
-@pytest.mark.usefixtures("children")
-def test_rivals_get_the_threads_the_shapes_and_no_padding(tiny_file):
+def test_rivals_get_the_threads_the_shapes_and_no_padding_and_memory_that_of_the_largest(children, tiny_file):
     seen = []
-    compare(tiny_file, Plan((fake_rival("a", seen=seen),), SHAPES, rounds=2, threads=3))
-    assert set(seen) == {(3, (1, 4), 4), (3, (2, 8), 16)}
+    compare(tiny_file, Plan((fake_rival("a", seen=seen),), (Shape(2, 8), Shape(1, 9)), rounds=2, threads=3))
+    assert set(seen) == {(3, (2, 8), 16), (3, (1, 9), 9)}
     assert len(seen) == 2 * 2 * (1 + 2)  # two shapes, two calls a turn, a round to warm up and two that count
-
-
-def test_memory_is_measured_at_the_largest_shape(children, tiny_file):
-    compare(tiny_file, Plan((fake_rival("a"),), (Shape(2, 8), Shape(1, 9)), rounds=1, threads=2))
-    assert children.measured == [(OURS, 2, Shape(2, 8), 50), ("a", 2, Shape(2, 8), 50)]
+    assert children.measured == [(OURS, 3, Shape(2, 8), 50), ("a", 3, Shape(2, 8), 50)]
 
 
 def test_a_shape_longer_than_the_model_is_refused_before_anything_is_built(children, tiny_file):

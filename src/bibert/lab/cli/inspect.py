@@ -24,6 +24,7 @@ from bibert.packed.file import load
 from bibert.packed.header import Description
 
 MEGA = 10**6
+MODEL_HELP = "A packed file, a model or run folder, or a name on the Hub."
 NOTES = {
     "ratio": "of the bytes in float32 to those here; scales and thresholds exist in the packed file only",
     "MACs": "of one text, all tokens in all layers; the engine skips those that the label does not need",
@@ -34,12 +35,7 @@ Contents = tuple[Description, int]  # of a packed file, and the bytes of its tok
 
 
 def inspect(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|FOLDER|HUB_ID", help="A packed file, a model or run folder, or a name on the Hub."
-        ),
-    ],
+    model: Annotated[str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help=MODEL_HELP)],
     tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Length of the text for MACs and FLOPs.", show_default=f"{TOKENS}, if it fits"),

@@ -17,23 +17,13 @@ from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
 
 WIDE = 120  # columns of a terminal that shows the whole table; narrower ones leave out the description of the scheme
 SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions", "token_types", "labels")
+NAMES_HELP = "Such as bibert or 'bibert(gain=row)'; all by default."
+SHAPE_HELP = f"A shape by name ({', '.join(ARCHITECTURES)}), or a config.json or the folder that holds it."
 
 
 def schemes(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SCHEME", help="Such as bibert or 'bibert(gain=row)'; all by default.", show_default=False
-        ),
-    ] = None,
-    architecture: Annotated[
-        str,
-        typer.Option(
-            "--architecture",
-            "-a",
-            help=f"A shape by name ({', '.join(ARCHITECTURES)}), or a config.json or the folder that holds it.",
-        ),
-    ] = "bert-base",
+    names: Annotated[list[str] | None, typer.Argument(metavar="SCHEME", help=NAMES_HELP, show_default=False)] = None,
+    architecture: Annotated[str, typer.Option("--architecture", "-a", help=SHAPE_HELP)] = "bert-base",
     tokens: Annotated[int, typer.Option(min=1, help="Length of the input for FLOPs.")] = TOKENS,
     json: Annotated[bool, typer.Option("--json", help="Print JSON with every part of each count.")] = False,
 ) -> None:
