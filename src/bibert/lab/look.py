@@ -127,8 +127,8 @@ def inside_of_packed(packed: PackedModel, batch: Arrays) -> Inside:
 
 def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> LayerInside:
     config = packed.config
-    inputs = dict.fromkeys(("query", "key", "value", "intermediate"), config.hidden)
-    inputs |= {"attention_output": config.inner, "output": config.intermediate}
+    inputs = dict.fromkeys(("query", "key", "value"), config.hidden)
+    inputs |= {"attention_output": config.inner, "intermediate": config.hidden, "output": config.intermediate}
     return LayerInside(
         **{name: by_head(getattr(layer, name), config.heads) for name in ("query", "key", "value", "context")},
         attention=layer.attention.astype(np.float32),

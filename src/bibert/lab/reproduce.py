@@ -64,7 +64,7 @@ class Plan:
         return load_recipe(_for_task(self.teacher_recipe, task), {"max_length": tokens})
 
     def load(self, task: str, train_file: str) -> TextData:
-        """The data of a task."""
+        """The data of a task from the Hub, or from its folder."""
         return load_glue_from_hub(task) if self.glue is None else load_glue(task, self.glue, train_file)
 
     def check(self) -> None:
@@ -91,11 +91,7 @@ def _for_task(name: str, task: str) -> str:
 
 
 def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
-    """Train what is missing in `output`, and write the results after every run.
-
-    Raises:
-        Interrupted: SIGTERM or Ctrl-C came; the same call resumes.
-    """
+    """Train what is missing in `output`, and write the results after every run."""
     plan.check()
     for teacher in (output / task / "teacher" for task in plan.tasks):
         if plan.checkpoint is None and finished_metrics(RunFolder(teacher)) is None:
@@ -152,11 +148,7 @@ def collect(output: Path) -> Iterator[Cell]:
 
 
 def cell_of(run: RunFolder, task: str) -> Cell:
-    """A finished run as a cell.
-
-    Raises:
-        CheckpointError: the run was trained on another task's data, or its log is damaged.
-    """
+    """A finished run as a cell."""
     request, known = load_json(run.notes)["request"], provenance(run.model)
     if request["data"]["name"] != TASKS[task].name:
         raise CheckpointError(

@@ -95,11 +95,7 @@ def load_cells(path: Path) -> list[Cell]:
 
 
 def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
-    """The score of each scheme on a task without augmentation, the mean over its seeds.
-
-    Raises:
-        DataError: two runs differ in more than scheme and seed, so their scores are not comparable.
-    """
+    """The score of each scheme on a task without augmentation, the mean over its seeds; runs must be comparable."""
     runs = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER and not cell.augmented]
     for cell in runs:
         for key, value in runs[0].setting.items():
@@ -119,22 +115,22 @@ def markdown(cells: Sequence[Cell], table: PaperTable) -> str:
     head = ["scheme", "bits"]
     for task in tasks:
         head += [f"{TASKS[task].name}, ours", "paper"]
-    found = {cell.scheme for cell in cells}
-    known = [row.scheme for row in table.rows if row.scheme in found]  # first, in the paper's order
-    lines = [head, ["---"] * len(head)]
-    lines += [_line(scheme, cells, tasks, table) for scheme in dict.fromkeys([*known, *sorted(found)])]
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{rows}\n\n{_budget(cells, tasks, table)}\n"
+    schemes = {cell.scheme: cell.origin["bits"] for cell in cells}
+    known = [row.scheme for row in table.rows if row.scheme in schemes]  # first, in the paper's order
+    rows = []
+    for scheme in dict.fromkeys([*known, *sorted(schemes)]):
+        row = [f"`{scheme}`", schemes[scheme]]
+        for task in tasks:
+            runs = [cell for cell in cells if (cell.scheme, cell.task) == (scheme, task)]
+            paper, _ = printed(scheme, task, any(cell.augmented for cell in runs), table)
+            row += [_scores(runs), BLANK if paper is None else f"{paper:g}"]
+        rows.append(row)
+    return f"{markdown_table(head, rows)}\n\n{_budget(cells, tasks, table)}\n"
 
 
-def _line(scheme: str, cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> list[str]:
-    mine = [cell for cell in cells if cell.scheme == scheme]
-    line = [f"`{scheme}`", mine[0].origin["bits"]]
-    for task in tasks:
-        runs = [cell for cell in mine if cell.task == task]
-        paper, _ = printed(scheme, task, any(cell.augmented for cell in runs), table)
-        line += [_scores(runs), BLANK if paper is None else f"{paper:g}"]
-    return line
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
 def _scores(runs: Sequence[Cell]) -> str:
@@ -174,12 +170,11 @@ def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> s
 
 def _sources(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
     """The tables of the paper, each with its tasks if there are several."""
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, list[str]] = {}
     for task in tasks:
-        for cell in (cell for cell in cells if cell.task == task):
-            _, source = printed(cell.scheme, task, cell.augmented, table)
-            if source:
-                found.setdefault(source, {})[TASKS[task].name] = None
+        for source in {printed(cell.scheme, task, cell.augmented, table)[1] for cell in cells if cell.task == task}:
+            found.setdefault(source, []).append(TASKS[task].name)
+    found.pop("", None)  # of figures that the paper does not print
     if len(found) < 2:
         return next(iter(found), table.name)
     return ", ".join(f"{name} for {' and '.join(of)}" for name, of in sorted(found.items()))
@@ -189,20 +184,17 @@ def _recipe_in_words(cell: Cell) -> str:
     recipe, stages, start = cell.recipe, cell.origin.get("stages", 1), cell.origin.get("start")
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
     each = "" if stages == 1 else f"{stages} stages of "
-    started = f"(initialised from {_start_in_words(start, cell.scheme)}) " if start else ""
+    started = ""
+    if start:
+        kind = "a student of the same scheme" if start.get("scheme") == cell.scheme else f"a `{start.get('scheme')}`"
+        known = f"{kind}, trained on {start['data']['name']}" if "scheme" in start else "another BERT than the teacher"
+        started = f"(initialised from {known}) "
     mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
     products = "products in bfloat16, " if recipe.get("precision") == "bfloat16" else ""
     return (
         f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, {mean}{products}seed {recipe['seed']}"
     )
-
-
-def _start_in_words(start: Mapping[str, Any], scheme: str) -> str:
-    if "scheme" not in start:
-        return "another BERT than the teacher"
-    kind = "a student of the same scheme" if start["scheme"] == scheme else f"a `{start['scheme']}`"
-    return f"{kind}, trained on {start['data']['name']}"
 
 
 @dataclass(frozen=True)
@@ -225,12 +217,29 @@ class Effect:
     paper: Difference | None
 
 
-def load_bottlenecks(results: Path) -> dict[str, dict[str, float]]:
-    """Accuracies by task and scheme from a results file or its folder, of tasks with a baseline and a change of it."""
+@dataclass(frozen=True)
+class Bottlenecks:
+    """The changes of the baseline on a task."""
+
+    texts: int  # in the dev set
+    baseline: dict[str, float | None]  # its accuracy, ours and the paper's
+    changes: list[Effect]
+
+
+def load_bottlenecks(results: Path) -> dict[str, Bottlenecks]:
+    """The bottlenecks in a results file or its folder, of tasks with a baseline and a change of it."""
     cells = load_cells(results / RESULTS if results.is_dir() else results)
     cells = [cell for cell in cells if cell.scheme == BASELINE or CHANGED.fullmatch(cell.scheme)]
     scores = {task: mean_scores(cells, task) for task in DEV_TEXTS if any(cell.task == task for cell in cells)}
-    found = {task: ours for task, ours in scores.items() if BASELINE in ours and len(ours) > 1}
+    found = {
+        task: Bottlenecks(
+            DEV_TEXTS[task],
+            {"ours": ours[BASELINE], "paper": papers_accuracies(task).get(BASELINE)},
+            effects(task, ours),
+        )
+        for task, ours in scores.items()
+        if BASELINE in ours and len(ours) > 1
+    }
     if not found:
         raise DataError(
             f"{results}: has no {BASELINE} with one structure kept or one loss term left out; "
@@ -244,9 +253,9 @@ def effects(task: str, ours: Mapping[str, float]) -> list[Effect]:
 
     `ours` are accuracies in percent by scheme, including the baseline's.
     """
-    papers = {row.scheme: row.scores[task] for row in BOTTLENECKS.rows if row.scores.get(task) is not None}
+    papers = papers_accuracies(task)
     found = []
-    for scheme in dict.fromkeys([*(row.scheme for row in BOTTLENECKS.rows), *sorted(ours)]):
+    for scheme in dict.fromkeys([*BOTTLENECKS.schemes, *sorted(ours)]):
         match = CHANGED.fullmatch(scheme)
         if match and (scheme in ours or scheme in papers):
             both = (_difference(task, scores, scheme) for scores in (ours, papers))
@@ -254,10 +263,16 @@ def effects(task: str, ours: Mapping[str, float]) -> list[Effect]:
     return found
 
 
-def _difference(task: str, accuracies: Mapping[str, float | None], scheme: str) -> Difference | None:
-    accuracy, baseline = accuracies.get(scheme), accuracies.get(BASELINE)
-    if accuracy is None or baseline is None:
+def papers_accuracies(task: str) -> dict[str, float]:
+    """The paper's accuracies of the baseline and its changes, by scheme; empty for a task without them."""
+    scores = {row.scheme: row.scores.get(task) for row in BOTTLENECKS.rows}
+    return {scheme: accuracy for scheme, accuracy in scores.items() if accuracy is not None}
+
+
+def _difference(task: str, accuracies: Mapping[str, float], scheme: str) -> Difference | None:
+    if scheme not in accuracies:
         return None
+    accuracy, baseline = accuracies[scheme], accuracies[BASELINE]
     return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
 
 

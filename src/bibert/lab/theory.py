@@ -7,7 +7,6 @@ quantile sweep. `statements` sets all of them beside the figures that the paper 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
@@ -31,9 +30,9 @@ def statements(shares: Mapping[str, Floats], samples: int, rows: int, seed: int)
     """Every statement as a table of named values; `shares` are the scores of trained models, (layers, D + 1) each."""
     random = {("random bits", size): score_probabilities(size) for size in HEAD_SIZES}
     trained = {(title, table.shape[1] - 1): table.mean(axis=0) for title, table in shares.items()}
-    thresholds = softmax_thresholds(KEYS, rows=rows, seed=seed)
+    thresholds = softmax_thresholds(KEYS, rows, seed)
     return {
-        "theorem_1": [asdict(line) | {"keys_times_threshold": line.keys * line.threshold} for line in thresholds],
+        "theorem_1": [line | {"keys_times_threshold": line["keys"] * line["threshold"]} for line in thresholds],
         "theorem_2": [_scores(title, size, table) for (title, size), table in (random | trained).items()],
         "theorem_3": [_direction(bits, samples, seed) for bits in range(1, len(DIRECTION_ERROR) + 1)],
         "proposition_1": [{"mean_in_deviations": mean, "entropy": sign_entropy(mean)} for mean in MEANS],
@@ -83,41 +82,24 @@ def sign_entropy(mean: float, deviation: float = 1.0) -> float:
     return binary_entropy(STANDARD.cdf(mean / deviation))
 
 
-@dataclass(frozen=True)
-class SoftmaxThreshold:
-    """The threshold of Theorem 1 for a softmax over `keys` elements.
+def softmax_thresholds(lengths: Sequence[int], rows: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Theorem 1 by simulation: the threshold τ with the most entropy of sign(softmax(A) - τ), for normal rows A.
 
-    Attributes:
-        threshold: the τ with the most entropy of sign(softmax(A) - τ): the median of the softmax.
-        entropy: at this threshold, in bits.
-        entropy_of_first: at the threshold of the first length: a fixed τ loses entropy.
+    It is the median of the softmax. `entropy_of_first` is the entropy at the threshold of the first length: a fixed τ
+    loses entropy. For long rows k · τ approaches exp(-1/2), because the sum of a row approaches k times its mean.
     """
-
-    keys: int
-    threshold: float
-    entropy: float
-    entropy_of_first: float
-
-
-def softmax_thresholds(
-    keys: Sequence[int], deviation: float = 1.0, rows: int = 4096, seed: int = 0
-) -> list[SoftmaxThreshold]:
-    """Theorem 1 by simulation: A has `keys` normal elements in each of `rows` rows.
-
-    For long rows k · τ approaches exp(-deviation² / 2), because the sum of a row approaches k times its mean.
-    """
-    results: list[SoftmaxThreshold] = []
-    for length in keys:
-        weights = _softmax_samples(length, deviation, rows, seed)
+    results: list[dict[str, Any]] = []
+    for keys in lengths:
+        weights = _softmax_samples(keys, rows, seed)
         threshold = float(np.median(weights))
-        first = results[0].threshold if results else threshold
-        entropies = [binary_entropy(float(np.mean(weights >= tau))) for tau in (threshold, first)]
-        results.append(SoftmaxThreshold(length, threshold, *entropies))
+        first = results[0]["threshold"] if results else threshold
+        best, fixed = (binary_entropy(float(np.mean(weights >= tau))) for tau in (threshold, first))
+        results.append({"keys": keys, "threshold": threshold, "entropy": best, "entropy_of_first": fixed})
     return results
 
 
-def _softmax_samples(keys: int, deviation: float, rows: int, seed: int) -> Floats:
-    scores = np.random.default_rng([seed, keys]).normal(scale=deviation, size=(rows, keys))
+def _softmax_samples(keys: int, rows: int, seed: int) -> Floats:
+    scores = np.random.default_rng([seed, keys]).normal(size=(rows, keys))
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     normalized: Floats = weights / weights.sum(axis=1, keepdims=True)
     return normalized

@@ -2,10 +2,9 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json, with_option_groups
@@ -16,10 +15,10 @@ from bibert.lab.cli.analyze_cost import cost
 from bibert.lab.cli.analyze_inside import direction, entropy
 from bibert.lab.cli.analyze_pages import attention, report
 from bibert.lab.cli.options import FigureFile, TextOptions, check_figure, load_subjects, print_rows, save_drawn
-from bibert.lab.paper import BOTTLENECKS
+from bibert.lab.cli.rows import number, plain_table, word
 from bibert.lab.plots.bottleneck import draw_bottlenecks
 from bibert.lab.plots.curves import draw_theory
-from bibert.lab.tables import BASELINE, DEV_TEXTS, KEPT, WITHOUT, Difference, Effect, effects, load_bottlenecks
+from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
 from bibert.lab.theory import statements
 
 analyze = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -102,40 +101,24 @@ def bottleneck(
     Example: bibert analyze bottleneck runs/bottlenecks/results.json -o bottlenecks.svg
     """
     check_figure(output)
-    scores = load_bottlenecks(results)
-    found = {task: effects(task, ours) for task, ours in scores.items()}
-    save_drawn(output, draw_bottlenecks, {TASKS[task].name: lines for task, lines in found.items()})
+    found = load_bottlenecks(results)
+    save_drawn(output, draw_bottlenecks, {TASKS[task].name: one.changes for task, one in found.items()})
     if json:
-        print_json({task: _as_json(task, scores[task][BASELINE], lines) for task, lines in found.items()})
+        print_json({task: asdict(one) for task, one in found.items()})
         return
-    for task, lines in found.items():
-        print_table(_bottleneck_table(task, scores[task][BASELINE], lines))
-
-
-def _as_json(task: str, baseline: float, lines: list[Effect]) -> dict[str, Any]:
-    both = {"ours": baseline, "paper": _papers_baseline(task)}
-    return {"texts": DEV_TEXTS[task], "baseline": both, "changes": [asdict(line) for line in lines]}
-
-
-def _papers_baseline(task: str) -> float | None:
-    row = BOTTLENECKS.row(BASELINE)
-    return row.scores.get(task) if row is not None else None
-
-
-def _bottleneck_table(task: str, baseline: float, lines: list[Effect]) -> Table:
-    title = f"{TASKS[task].name}, {DEV_TEXTS[task]:,} texts: accuracy and its difference to the baseline"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False, caption=NOTE)
-    table.caption_justify = "left"
-    for head in ("", "", "ours", "", "paper", ""):
-        table.add_column(head, justify="left" if not head and not table.columns[1:] else "right", no_wrap=True)
-    printed = _papers_baseline(task)
-    table.add_row(BASELINE, "", f"{baseline:.2f}", "", "–" if printed is None else f"{printed:.2f}", "")
-    before = ""
-    for line in lines:
-        group = WORDS[line.change] if line.change != before else ""
-        table.add_row(group, line.what, *_cells(line.ours), *_cells(line.paper))
-        before = line.change
-    return table
+    columns = [word(), number(), number("ours"), number(), number("paper"), number()]
+    for task, one in found.items():
+        ours, papers = ("–" if accuracy is None else f"{accuracy:.2f}" for accuracy in one.baseline.values())
+        rows = [[BASELINE, "", ours, "", papers, ""]]
+        before = ""
+        for line in one.changes:
+            group = WORDS[line.change] if line.change != before else ""
+            rows.append([group, line.what, *_cells(line.ours), *_cells(line.paper)])
+            before = line.change
+        title = f"{TASKS[task].name}, {one.texts:,} texts: accuracy and its difference to the baseline"
+        table = plain_table(title, columns, rows)
+        table.caption, table.caption_justify = NOTE, "left"
+        print_table(table)
 
 
 def _cells(difference: Difference | None) -> tuple[str, str]:

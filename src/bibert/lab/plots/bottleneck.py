@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bibert.errors import BibertError
 from bibert.lab.plots.style import COLOURS, styled
-from bibert.lab.tables import KEPT, WITHOUT, Difference, Effect
+from bibert.lab.tables import KEPT, WITHOUT, Effect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,7 @@ HEIGHT = 0.38  # of a bar; lines are 1 apart
 ROOM = 0.22  # of the range of a panel, on each side with bars, for the numbers at their ends
 OURS: dict[str, Any] = {"facecolor": COLOURS[5], "edgecolor": COLOURS[0]}  # light, so a black whisker shows in grey too
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[4], "hatch": "////"}
+WHISKER: dict[str, Any] = {"capsize": 2, "error_kw": {"linewidth": 0.9}}
 
 
 @styled()
@@ -48,7 +49,8 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
     rows = figure.subplots(len(tasks), len(TITLES), squeeze=False, height_ratios=lines)
     for places, count, (task, by_change) in zip(rows, lines, panels.items(), strict=True):
         for axes, (change, effects) in zip(places, by_change.items(), strict=True):
-            _draw_panel(axes, f"{task}: {TITLES[change]}", effects)
+            axes.set_title(f"{task}: {TITLES[change]}", fontsize="medium", loc="left")
+            _draw_bars(axes, effects)
             axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
     handles = [
         Patch(**OURS, label="ours"),
@@ -59,40 +61,16 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
     return figure
 
 
-def _draw_panel(axes: "Axes", title: str, effects: Sequence[Effect]) -> None:
-    axes.set_title(title, fontsize="medium", loc="left")
+def _draw_bars(axes: "Axes", effects: Sequence[Effect]) -> None:
+    axes.margins(x=ROOM)  # not on a side without bars: their ends at 0 are sticky
     for place, effect in enumerate(effects):
         aside = HEIGHT / 2 if effect.ours and effect.paper else 0.0
-        if effect.ours is not None:
-            _draw_bar(axes, place - aside, effect.ours, OURS)
-        if effect.paper is not None:
-            _draw_bar(axes, place + aside, effect.paper, PAPER)
+        for bar, middle, style in ((effect.ours, place - aside, OURS), (effect.paper, place + aside, PAPER)):
+            if bar is not None:
+                drawn = axes.barh(middle, bar.points, HEIGHT, xerr=bar.error, linewidth=0.9, **WHISKER, **style)
+                number = f"{bar.points:+.1f}".replace("-", "−")
+                axes.bar_label(drawn, [number], padding=4, fontsize="small")
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(effects)), [NAMES.get((effect.change, effect.what), effect.what) for effect in effects])
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("points of accuracy, against the baseline")
-    axes.set_xlim(*_limits([bar for effect in effects for bar in (effect.ours, effect.paper) if bar is not None]))
-
-
-def _draw_bar(axes: "Axes", place: float, bar: Difference, style: dict[str, Any]) -> None:
-    axes.barh(place, bar.points, HEIGHT, linewidth=0.9, **style)
-    axes.errorbar(bar.points, place, xerr=bar.error, color="black", linewidth=0.9, capsize=2)
-    outwards = 1 if bar.points >= 0 else -1
-    axes.annotate(
-        f"{bar.points:+.1f}".replace("-", "−"),
-        (bar.points + outwards * bar.error, place),
-        xytext=(4 * outwards, 0),
-        textcoords="offset points",
-        ha="left" if outwards > 0 else "right",
-        va="center",
-        fontsize="small",
-    )
-
-
-def _limits(bars: Sequence[Difference]) -> tuple[float, float]:
-    """Room for every bar, its whisker and its number; little on a side without bars."""
-    low = min([0.0, *(bar.points - bar.error for bar in bars)])
-    high = max([0.0, *(bar.points + bar.error for bar in bars)])
-    spread = max(high - low, 1.0)
-    falls, rises = any(bar.points < 0 for bar in bars), any(bar.points >= 0 for bar in bars)
-    return low - spread * (ROOM if falls else 0.05), high + spread * (ROOM if rises else 0.05)
