@@ -19,18 +19,13 @@ from bibert.runtime.text import Row
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The attention of one model on one text.
-
-    Attributes:
-        weights: (L, H, T, T); for a 1-bit model its bits, as 0 and 1.
-        is_bits: whether they are bits; for weights -1 and +1 the bit is 1 for +1, for `asym` the larger of two values.
-    """
+    """The attention of one model on one text."""
 
     title: str
     scheme: str
     tokens: tuple[str, ...]
-    weights: Floats
-    is_bits: bool
+    weights: Floats  # (L, H, T, T); for a 1-bit model its bits, as 0 and 1
+    is_bits: bool  # of weights -1 and +1 the bit 1 is +1, of the two values of `asym` the larger one
 
     @property
     def layers(self) -> int:
@@ -47,8 +42,7 @@ class AttentionMap:
         """(L, H): the weight that is drawn darkest in each head; 1 for bits, which are never rescaled."""
         if self.is_bits:
             return np.ones(self.weights.shape[:2], np.float32)
-        largest: Floats = self.weights.max(axis=(-2, -1))
-        return largest
+        return np.asarray(self.weights.max(axis=(-2, -1)))
 
     @property
     def scaled(self) -> Floats:
@@ -62,17 +56,11 @@ class AttentionMap:
                 f"{self.title}: has no layer {layer} with a head {head}; layers are 0 to {self.layers - 1}, "
                 f"heads 0 to {self.heads - 1}"
             )
-        matrix: Floats = self.weights[layer, head] / self.largest[layer, head]
-        return matrix
+        return np.asarray(self.scaled[layer, head])
 
 
 def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[AttentionMap, ...]:
-    """The attention of every model, by title, on the same text or pair of texts.
-
-    Raises:
-        DataError: there is no model, or two read different tokens.
-        SchemeError: a model's activations have several bits.
-    """
+    """The attention of every model, by title, on the same text or pair of texts, read as the same tokens."""
     if not subjects:
         raise DataError("no model to look into; give at least one")
     maps = tuple(attention_map(subject, title, row) for title, subject in subjects.items())

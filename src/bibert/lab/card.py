@@ -4,7 +4,7 @@ Every figure is measured here with the packed file itself, or comes from its hea
 the notes of its run. The text is in pages/templates/card.md, with fields of `str.format`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,7 @@ from bibert.data.examples import Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.lab.record import Record, load_record
+from bibert.lab.tables import markdown_table
 from bibert.models import DEFAULT, find_file
 from bibert.nn.checkpoint import model_folder
 from bibert.runtime.classifier import TextClassifier, load
@@ -49,12 +50,11 @@ def card(request: CardRequest) -> str:
     if missing:
         raise ModelFileError(f"{path}: does not name its {missing[0]}; pack it again from the model folder of its run")
     teacher = None if request.teacher is None else _teacher(request.teacher, about.get("teacher_sha256"))
-    scores = "The score is the output of the network and was"
-    if len(classifier.labels) > 1:
-        scores = "Scores are the softmax of the logits and were"
+    has_labels = len(classifier.labels) > 1
+    scores = "Scores are the softmax of the logits" if has_labels else "The score is the output of the network"
     limits = [
         f"Texts are cut after {classifier.max_length} tokens.",
-        f"It comes from one run, with seed {about['recipe'].get('seed')}. {scores} not calibrated.",
+        f"It comes from one run, with seed {about['recipe'].get('seed')}. {scores}, not calibrated.",
         "It was not examined for bias against groups of people; do not decide about people with it.",
         *request.limits,
     ]
@@ -66,7 +66,7 @@ def card(request: CardRequest) -> str:
         heads=config.heads,
         scheme=about["scheme"],
         size=path.stat().st_size,
-        labels=", ".join(classifier.labels) if len(classifier.labels) > 1 else "a score",
+        labels=", ".join(classifier.labels) if has_labels else "a score",
         command=f"bibert predict {'' if request.model == DEFAULT else f'--model {request.model} '}'a text'",
         measured_on=_measured_on(request, about["data"]["name"]),
         verified_rows=about["verified_rows"],
@@ -103,6 +103,9 @@ def _measured_on(request: CardRequest, trained_on: str) -> str:
 
 
 def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record | None) -> str:
+    def percent(values: Iterable[float | None]) -> list[str]:
+        return ["–" if value is None else f"{100 * value:.2f} %" for value in values]
+
     about, labels = classifier.about, np.asarray(request.rows.labels)
     logits = classifier.logits(request.rows.texts, request.rows.pairs)
     measured = score(logits, labels, request.metrics)
@@ -110,28 +113,19 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
     def noted(model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
         """A row of the metrics that a run recorded, on its own dev set."""
         where = "" if data["name"] == request.task else ", dev set of its run"
-        return [f"{model}, torch{where}", bits, *(_percent(metrics.get(f"dev_{name}")) for name in request.metrics)]
+        return [f"{model}, torch{where}", bits, *percent(metrics.get(f"dev_{name}") for name in request.metrics)]
 
     rows = [noted("this model", "1-1-1", about["data"], about["metrics"])]
     if teacher is not None:
         rows.insert(0, noted("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
-    rows.append([f"this file, {classifier.isa} engine", "1-1-1", *map(_percent, measured.values())])
-    tables = [_table(["model", "bits", *request.metrics], rows)]
+    rows.append([f"this file, {classifier.isa} engine", "1-1-1", *percent(measured.values())])
+    tables = [markdown_table(["model", "bits", *request.metrics], rows)]
     if len(classifier.labels) > 1:
         counts = zip(classifier.labels, confusion(logits, labels), strict=True)
-        tables.append(_table(["gold \\ answer", *classifier.labels], [[name, *map(str, row)] for name, row in counts]))
+        head, lines = ["gold \\ answer", *classifier.labels], [[name, *map(str, row)] for name, row in counts]
+        tables.append(markdown_table(head, lines))
         tables.append(_by_length(request.rows, logits.argmax(axis=-1) == labels))
     return "\n\n".join(tables)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    lines.insert(1, "|---" * len(head) + "|")
-    return "\n".join(lines)
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f} %"
 
 
 def _by_length(rows: Split, right: Any) -> str:
@@ -142,7 +136,7 @@ def _by_length(rows: Split, right: Any) -> str:
         if some.size:
             span = f"{least} and more" if end is None else f"{least} to {end - 1}"
             lines.append([span, f"{some.size:,}", f"{100 * some.mean():.1f} %"])
-    return _table(["words of the text", "rows", "accuracy"], lines)
+    return markdown_table(["words of the text", "rows", "accuracy"], lines)
 
 
 def _training(about: Mapping[str, Any], teacher: Record | None) -> list[str]:

@@ -31,11 +31,7 @@ def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor
 
 @torch.no_grad()
 def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Inside:
-    """The inside of a traced pass.
-
-    Raises:
-        SchemeError: some of the activations have several bits.
-    """
+    """The inside of a traced pass; activations of several bits raise a `SchemeError`."""
     scheme = model.config.quantization
     if scheme.is_quantized and not scheme.is_binarized:
         kept = f" and keeps {', '.join(scheme.kept)}" if scheme.kept else ""
@@ -57,9 +53,7 @@ def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> 
     zero_is_one = not scheme.is_quantized  # the sign of a float counts 0 as +1; a level of 0 is a bit of 0
     has_bits = not scheme.split and (scheme.bits.weight == 1 or not scheme.is_quantized)
     return LayerInside(
-        query=_bits(trace.levels.query, zero_is_one),
-        key=_bits(trace.levels.key, zero_is_one),
-        value=_bits(trace.levels.value, zero_is_one),
+        **{name: _bits(getattr(trace.levels, name), zero_is_one) for name in ("query", "key", "value")},
         attention=attention,
         attended=_attended(scheme, attention, real),
         context=by_head(_bits(context, zero_is_one), block.attention.self.heads),

@@ -106,7 +106,7 @@ def bottleneck(
     if json:
         print_json({task: asdict(one) for task, one in found.items()})
         return
-    columns = [word(), number(), number("ours"), number(), number("paper"), number()]
+    columns = [word(), word(), number("ours"), number(), number("paper"), number()]
     for task, one in found.items():
         ours, papers = ("–" if accuracy is None else f"{accuracy:.2f}" for accuracy in one.baseline.values())
         rows = [[BASELINE, "", ours, "", papers, ""]]

@@ -17,6 +17,7 @@ from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
 from bibert.lab.entropy import entropies
+from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
 from bibert.runtime.text import Row
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from bibert.lab.pages.report import Findings
 
 PAGE = ".html"
-FIGURES = (".svg", ".pdf", ".png")
 MOST_TEXTS = 32  # labelled rows whose entropies are measured
 
 
@@ -62,17 +62,12 @@ def attention(
 
     Example: bibert analyze attention teacher/model reviews.bibert -t "a gorgeous, witty film" -o attention.html
     """
-    for output in outputs:
-        if output.suffix not in (PAGE, *FIGURES):
-            wanted = f"a page ends in {PAGE}, a figure in {', '.join(FIGURES)}"
-            raise BibertError(f"{output}: ends in {output.suffix or 'nothing'!r}; {wanted}")
     _refuse_options_without_effect(outputs, view, layers, (layer, head))
     chosen = None if layers is None else parse_layers(layers)
     require_extra("plot", "bibert analyze attention")
     from bibert.lab.pages.attention import attention_page
     from bibert.lab.pages.render import save_page
     from bibert.lab.plots.attention import draw_head_view, draw_model_view
-    from bibert.lab.plots.style import save_figure
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
     say(f"{', '.join(one.title for one in maps)}: {len(maps[0].tokens)} tokens")
@@ -88,7 +83,11 @@ def attention(
 def _refuse_options_without_effect(
     outputs: Sequence[Path], view: View, layers: str | None, one_head: tuple[int | None, int | None]
 ) -> None:
-    """An option that would change nothing is an error, not silently ignored."""
+    """An output of unknown kind, or an option that would change nothing, is an error, not silently ignored."""
+    for output in outputs:
+        if output.suffix not in (PAGE, *METADATA):
+            wanted = f"a page ends in {PAGE}, a figure in {', '.join(METADATA)}"
+            raise BibertError(f"{output}: ends in {output.suffix or 'nothing'!r}; {wanted}")
     page = any(output.suffix == PAGE for output in outputs)
     figure = any(output.suffix != PAGE for output in outputs)
     if view is View.HEAD and not figure:

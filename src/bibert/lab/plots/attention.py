@@ -37,11 +37,7 @@ BIT_OPACITY = 0.5  # of the line of a 1: crossing lines stay visible
 
 @styled()
 def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
-    """One head of every model side by side: queries on the left, keys on the right, a line for attention.
-
-    Raises:
-        BibertError: there is no model, or one has no such head.
-    """
+    """One head of every model side by side: queries on the left, keys on the right, a line for attention."""
     _require_maps(maps)
     matrices = [one.head(layer, head)[:MOST_TOKENS, :MOST_TOKENS] for one in maps]
     tokens = maps[0].tokens
@@ -59,11 +55,7 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
 
 @styled()
 def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
-    """All heads of every model, one model below another: a small image of the T x T weights of each head.
-
-    Raises:
-        BibertError: there is no model, no layer, or a model lacks one of `layers`.
-    """
+    """All heads of every model, one model below another: a small image of the T x T weights of each head."""
     _require_maps(maps)
     shown = [_layers_of(one, layers) for one in maps]
     heights = [WIDTH * len(rows) / one.heads + 0.55 for one, rows in zip(maps, shown, strict=True)]
@@ -110,9 +102,8 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
     widths = np.full_like(strengths, 0.8) if one.is_bits else 0.4 + 1.6 * strengths
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, clip_on=False), autolim=False)
     for place, token in enumerate(one.tokens[: len(matrix)]):
-        word = _drawable(token)
-        axes.text(-0.03, place, word, ha="right", va="center", fontsize="small", parse_math=False)
-        axes.text(1.03, place, word, ha="left", va="center", fontsize="small", parse_math=False)
+        for x, side in ((-0.03, "right"), (1.03, "left")):
+            axes.text(x, place, _drawable(token), ha=side, va="center", fontsize="small", parse_math=False)
     axes.set_title(_drawable(one.title, 40), fontsize="medium", parse_math=False)
     axes.set_xlim(-0.75, 1.75)
     axes.set_ylim(len(matrix) - 0.5, -0.5)
@@ -146,8 +137,7 @@ def _averaged(heads: Floats, block: int) -> Floats:
     starts = np.arange(0, tokens, block)
     counts = np.diff(starts, append=tokens).astype(np.float32)
     sums = np.add.reduceat(np.add.reduceat(heads, starts, axis=-2), starts, axis=-1)
-    means: Floats = sums / (counts[:, None] * counts)
-    return means
+    return np.asarray(sums / (counts[:, None] * counts))
 
 
 def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
@@ -156,10 +146,9 @@ def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
     step = size + gap
     image = np.empty((rows * step + gap, columns * step + gap, 3), np.uint8)
     image[:] = np.round(255 * np.array(to_rgb(GAP))).astype(np.uint8)
-    for row in range(rows):
-        for column in range(columns):
-            top, left = gap + row * step, gap + column * step
-            image[top : top + size, left : left + size] = DARKER(heads[row, column], bytes=True)[..., :3]
+    for row, column in np.ndindex(rows, columns):
+        top, left = gap + row * step, gap + column * step
+        image[top : top + size, left : left + size] = DARKER(heads[row, column], bytes=True)[..., :3]
     return image
 
 

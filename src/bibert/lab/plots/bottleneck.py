@@ -62,7 +62,7 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
 
 
 def _draw_bars(axes: "Axes", effects: Sequence[Effect]) -> None:
-    axes.margins(x=ROOM)  # not on a side without bars: their ends at 0 are sticky
+    axes.margins(x=ROOM)  # for the numbers; bars stick to 0, so a side without any gets none
     for place, effect in enumerate(effects):
         aside = HEIGHT / 2 if effect.ours and effect.paper else 0.0
         for bar, middle, style in ((effect.ours, place - aside, OURS), (effect.paper, place + aside, PAPER)):
