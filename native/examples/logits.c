@@ -6,7 +6,8 @@
 static const bibert_config config = {.layers = 6, .hidden = 384, .heads = 12, .head_size = 32, .intermediate = 1536,
                                      .vocabulary = 30522, .positions = 512, .token_types = 2, .labels = 2,
                                      .norm_eps = 1e-12, .thresholds = 0xFF, /* all eight of BIBERT_THRESHOLD_... */
-                                     .score_thresholds = 1, .ffn_levels = BIBERT_FFN_BOOL};
+                                     .score_thresholds = 1, .ffn_levels = BIBERT_FFN_BOOL,
+                                     .activation_bits = 1, .attention_bits = 1};
 
 int main(int count, char** arguments) {
   const int32_t ids[] = {101, 1037, 9882, 2143, 102}; /* [CLS] a gorgeous film [SEP] */

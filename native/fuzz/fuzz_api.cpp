@@ -78,6 +78,7 @@ constexpr uint32_t bibert_config::*kFields[] = {
     &bibert_config::head_size,  &bibert_config::intermediate,     &bibert_config::vocabulary,
     &bibert_config::positions,  &bibert_config::token_types,      &bibert_config::labels,
     &bibert_config::thresholds, &bibert_config::score_thresholds, &bibert_config::ffn_levels,
+    &bibert_config::activation_bits, &bibert_config::attention_bits,
 };
 
 bibert_config valid_config(Choices& choices) {
@@ -98,6 +99,12 @@ bibert_config valid_config(Choices& choices) {
   config.score_thresholds = choices.below(2);
   config.ffn_levels = choices.below(2);
   config.norm_eps = kEps[choices.below(4)];
+  config.activation_bits = config.attention_bits = 1;
+  if (choices.below(3) == 0) return config;
+  config.thresholds = config.score_thresholds = 0;
+  config.ffn_levels = BIBERT_FFN_BOOL;
+  config.activation_bits = 2 + 2 * choices.below(2);
+  config.attention_bits = 2 + 2 * choices.below(2);
   return config;
 }
 
@@ -105,10 +112,10 @@ bibert_config some_config(Choices& choices) {
   bibert_config config = valid_config(choices);
   expect(bibert_data_size(&config) == sample::Schema(config).bytes(), "a valid config has the size of its tensors");
   if (choices.rarely(16)) {
-    if (choices.rarely(13)) {
+    if (choices.rarely(15)) {
       config.norm_eps = choices.any<double>();
     } else {
-      config.*kFields[choices.below(12)] = choices.extreme();
+      config.*kFields[choices.below(14)] = choices.extreme();
     }
   }
   return config;

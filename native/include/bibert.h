@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Increases whenever a struct or a signature below changes. */
-#define BIBERT_ABI_VERSION 2
+#define BIBERT_ABI_VERSION 3
 
 typedef enum bibert_status {
   BIBERT_OK = 0,
@@ -28,7 +28,8 @@ typedef enum bibert_status {
   BIBERT_FAILURE = 6 /* any other error */
 } bibert_status;
 
-/* The signs that have a threshold per channel, in the order of the file. */
+/* The signs that have a threshold per channel, in the order of the file. With 2 or 4 bits, every site has edges instead.
+ */
 enum {
   BIBERT_THRESHOLD_ATTENTION_INPUT = 1 << 0,
   BIBERT_THRESHOLD_QUERY = 1 << 1,
@@ -40,9 +41,10 @@ enum {
   BIBERT_THRESHOLD_POOLER_INPUT = 1 << 7
 };
 
-/* The levels of the input of the second FFN layer. */
+/* The levels of the input of the second FFN layer: -1 and 1, or those from 0 up. */
 enum { BIBERT_FFN_SIGN = 0, BIBERT_FFN_BOOL = 1 };
 
+/* With 2 or 4 activation bits, `thresholds` and `score_thresholds` are 0 and `ffn_levels` is BIBERT_FFN_BOOL. */
 typedef struct bibert_config {
   uint32_t layers;           /* 1 to 48 */
   uint32_t hidden;           /* 1 to 4096 */
@@ -56,6 +58,8 @@ typedef struct bibert_config {
   uint32_t thresholds;       /* the BIBERT_THRESHOLD_... that are present */
   uint32_t score_thresholds; /* 1 if every head has a score threshold, else 0 */
   uint32_t ffn_levels;       /* BIBERT_FFN_SIGN or BIBERT_FFN_BOOL */
+  uint32_t activation_bits;  /* of the inputs of linear layers: 1, 2 or 4 */
+  uint32_t attention_bits;   /* of queries, keys, values and attention weights: 1, 2 or 4; 1 iff activation_bits is 1 */
   double norm_eps;           /* above 0, at most 1 */
 } bibert_config;
 

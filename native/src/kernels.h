@@ -3,7 +3,7 @@
 //
 // Arrays over channels (scales, biases, thresholds, rows of floats and of bits) have padded(channels) entries. Past the
 // last channel, rows hold 0 and parameters a neutral value: scale, bias and weight 0, most_mismatches -1, minimum
-// +infinity. So a kernel may process the padding like any other channel, and the padding of its output is 0 again.
+// +infinity, edge +infinity, rate 1. So a kernel may process the padding like any other channel, and the padding of its output is 0 again.
 #ifndef BIBERT_KERNELS_H
 #define BIBERT_KERNELS_H
 
@@ -46,7 +46,22 @@ struct Affine {
   const float* residual;  // rows of padded(outputs); null for none
 };
 
-// LayerNorm with exact statistics (numeric contract, rule 7), and the sign of its output.
+// The levels of a site with 2 or 4 bits (numeric contract, rule 9): the index of a value x of channel c is
+// clamp(floor((x - edge[c]) · rate[c]), 0, top), with subtraction and product each rounded once.
+struct Levels {
+  const float* edge;
+  const float* rate;
+  uint8_t top;  // 3 or 15
+};
+
+static inline uint8_t index_of(float value, const Levels& levels, size_t channel) {
+  const float above_edge = value - levels.edge[channel];
+  const float position = above_edge * levels.rate[channel];
+  if (!(position >= 1.0F)) return 0;
+  return position < static_cast<float>(levels.top) ? static_cast<uint8_t>(position) : levels.top;
+}
+
+// LayerNorm with exact statistics (numeric contract, rule 7), and the sign or the index of its output.
 struct LayerNorm {
   const float* input;  // rows of padded(channels)
   const float* weight;
@@ -55,8 +70,10 @@ struct LayerNorm {
   double eps;
   size_t rows;
   size_t channels;
-  float* output;   // rows of padded(channels); may be the input
-  uint64_t* bits;  // rows of words_for(channels)
+  float* output;     // rows of padded(channels); may be the input
+  uint64_t* bits;    // rows of words_for(channels); null if the output has levels instead, then minimum is not used
+  Levels levels;     // not used if bits is not null
+  uint8_t* indices;  // rows of padded(channels)
 };
 
 constexpr double kGrid = 65536.0;          // statistics are integers in units of 2^-16
@@ -81,8 +98,11 @@ static inline Standard standard_of(int64_t sum, int64_t sum_of_squares, size_t c
 // For the kernels, which must not use std::min: it is an inline function (see bits.h).
 static constexpr size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
+struct LevelKernels;  // levels.h
+
 struct Kernels {
   const char* name;
+  const LevelKernels* levels;
 
   // The layout of this instruction set for a matrix of weights (panels) and a block of activations (tiles), and its
   // size in bytes. Both are made from plain rows of words_for(inputs) words.

@@ -29,6 +29,8 @@ constexpr Limit kLimits[] = {
     {"thresholds", &bibert_config::thresholds, 0, 0xFF},
     {"score_thresholds", &bibert_config::score_thresholds, 0, 1},
     {"ffn_levels", &bibert_config::ffn_levels, BIBERT_FFN_SIGN, BIBERT_FFN_BOOL},
+    {"activation_bits", &bibert_config::activation_bits, 1, 4},
+    {"attention_bits", &bibert_config::attention_bits, 1, 4},
 };
 constexpr uint32_t kMostInner = 4096;
 
@@ -72,18 +74,50 @@ int32_t least_integer(float threshold) {
   return static_cast<int32_t>(std::ceil(std::clamp(threshold, -kBeyond, kBeyond)));
 }
 
+// Walks through the data section. Everything outside of the layers and the pooler is the same for any number of bits.
 class Maker {
  public:
   Maker(const bibert_config& config, const void* data, size_t size, const Kernels& kernels)
       : config_(config), kernels_(kernels), reader_(data, size, sizes_of(config)) {}
+  virtual ~Maker() = default;
 
   Model make() {
-    Model model{config_, &kernels_, {}, {}, {}, {}, {}};
+    const size_t hidden = config_.hidden;
+    Model model{config_, &kernels_, {}, {}, {}, {}, {}, {}, {}};
+    Embeddings& embeddings = model.embeddings;
+    embeddings.word_bits = reader_.bits("embeddings.word.bits", config_.vocabulary, hidden);
     make_words(model);
+    embeddings.word_scale = reader_.scales("embeddings.word.scale", config_.vocabulary);
+    embeddings.token_type = reader_.table("embeddings.token_type", config_.token_types, hidden);
+    embeddings.position = reader_.table("embeddings.position", config_.positions, hidden);
+    read_norm("embeddings.norm", embeddings.norm);
     make_numbers(model);
+    model.classifier_weight = reader_.table("classifier.weight", config_.labels, hidden);
+    model.classifier_bias = reader_.floats("classifier.bias", config_.labels);
     reader_.finish();
     return model;
   }
+
+ protected:
+  // The words, then the numbers, of layers and pooler.
+  virtual void make_words(Model& model) = 0;
+  virtual void make_numbers(Model& model) = 0;
+
+  static std::string name_of(size_t layer) { return "layers." + std::to_string(layer) + "."; }
+
+  void read_norm(const std::string& name, Norm& norm) {
+    norm.weight = reader_.floats(name + ".weight", config_.hidden);
+    norm.bias = reader_.floats(name + ".bias", config_.hidden);
+  }
+
+  const bibert_config& config_;
+  const Kernels& kernels_;
+  Reader reader_;
+};
+
+class BitMaker : public Maker {
+ public:
+  using Maker::Maker;
 
  private:
   bool has(uint32_t site) const { return (config_.thresholds & site) != 0; }
@@ -100,14 +134,13 @@ class Maker {
     return matrix;
   }
 
-  void make_words(Model& model) {
+  void make_words(Model& model) override {
     const size_t hidden = config_.hidden;
     const size_t inner = model.inner();
-    model.embeddings.word_bits = reader_.bits("embeddings.word.bits", config_.vocabulary, hidden);
     model.layers = std::vector<Layer>(config_.layers);
     for (size_t i = 0; i < model.layers.size(); ++i) {
       Layer& layer = model.layers[i];
-      const std::string at = "layers." + std::to_string(i) + ".";
+      const std::string at = name_of(i);
       layer.query.matrix = matrix(at + "query", inner, hidden);
       layer.key.matrix = matrix(at + "key", inner, hidden);
       layer.value.matrix = matrix(at + "value", inner, hidden);
@@ -118,22 +151,14 @@ class Maker {
     model.pooler.matrix = matrix("pooler", hidden, hidden);
   }
 
-  void make_numbers(Model& model) {
-    const size_t hidden = config_.hidden;
-    Embeddings& embeddings = model.embeddings;
-    embeddings.word_scale = reader_.scales("embeddings.word.scale", config_.vocabulary);
-    embeddings.token_type = reader_.table("embeddings.token_type", config_.token_types, hidden);
-    embeddings.position = reader_.table("embeddings.position", config_.positions, hidden);
-    Norm* norm = &embeddings.norm;
-    read_norm("embeddings.norm", *norm);
+  void make_numbers(Model& model) override {
+    Norm* norm = &model.embeddings.norm;
     for (size_t i = 0; i < model.layers.size(); ++i) {
-      read_layer("layers." + std::to_string(i) + ".", model.layers[i], *norm);
+      read_layer(name_of(i), model.layers[i], *norm);
       norm = &model.layers[i].output_norm;
     }
-    norm->minimum = reader_.thresholds("pooler_input.threshold", hidden, has(BIBERT_THRESHOLD_POOLER_INPUT));
+    norm->minimum = reader_.thresholds("pooler_input.threshold", config_.hidden, has(BIBERT_THRESHOLD_POOLER_INPUT));
     read_linear("pooler", model.pooler, BIBERT_FFN_SIGN);
-    model.classifier_weight = reader_.table("classifier.weight", config_.labels, hidden);
-    model.classifier_bias = reader_.floats("classifier.bias", config_.labels);
   }
 
   // `before` is the LayerNorm whose signs are the input of this layer.
@@ -192,18 +217,128 @@ class Maker {
       }
     }
   }
+};
 
-  void read_norm(const std::string& name, Norm& norm) {
-    norm.weight = reader_.floats(name + ".weight", config_.hidden);
-    norm.bias = reader_.floats(name + ".bias", config_.hidden);
+class LevelMaker : public Maker {
+ public:
+  using Maker::Maker;
+
+ private:
+  void read_bits(const std::string& name, size_t outputs, size_t inputs, uint8_t* panels) {
+    const Buffer<uint64_t> bits = reader_.bits(name + ".bits", outputs, inputs);
+    kernels_.levels->pack_panels(bits.data(), outputs, inputs, panels);
   }
 
-  const bibert_config& config_;
-  const Kernels& kernels_;
-  Reader reader_;
+  Matrix new_matrix(size_t outputs, size_t inputs) const {
+    return {outputs, inputs, Buffer<uint8_t>(kernels_.levels->panel_bytes(outputs, inputs))};
+  }
+
+  Matrix matrix(const std::string& name, size_t outputs, size_t inputs) {
+    Matrix matrix = new_matrix(outputs, inputs);
+    read_bits(name, outputs, inputs, matrix.panels.data());
+    return matrix;
+  }
+
+  void make_words(Model& model) override {
+    const size_t hidden = config_.hidden;
+    const size_t inner = model.inner();
+    model.level_layers = std::vector<LevelLayer>(config_.layers);
+    for (size_t i = 0; i < model.level_layers.size(); ++i) {
+      LevelLayer& layer = model.level_layers[i];
+      const std::string at = name_of(i);
+      layer.heads.matrix = new_matrix(3 * padded(inner), hidden);
+      const size_t part = kernels_.levels->panel_bytes(padded(inner), hidden);
+      for (size_t j = 0; j < 3; ++j) read_bits(at + kHeadParts[j], inner, hidden, &layer.heads.matrix.panels[j * part]);
+      layer.attention_output.matrix = matrix(at + "attention_output", hidden, inner);
+      layer.intermediate.matrix = matrix(at + "intermediate", config_.intermediate, hidden);
+      layer.output.matrix = matrix(at + "output", hidden, config_.intermediate);
+    }
+    model.level_pooler.matrix = matrix("pooler", hidden, hidden);
+  }
+
+  void make_numbers(Model& model) override {
+    Norm* norm = &model.embeddings.norm;
+    for (size_t i = 0; i < model.level_layers.size(); ++i) {
+      read_layer(name_of(i), model.level_layers[i], *norm);
+      norm = &model.level_layers[i].output_norm;
+    }
+    norm->site = site("pooler_input", config_.hidden, config_.activation_bits);
+    read_linear("pooler", model.level_pooler);
+  }
+
+  // `before` is the LayerNorm whose indices are the input of this layer.
+  void read_layer(const std::string& at, LevelLayer& layer, Norm& before) {
+    const size_t inner = size_t{config_.heads} * config_.head_size;
+    const uint8_t top = top_of(config_.attention_bits);
+    const int32_t greatest_distance = static_cast<int32_t>(config_.head_size) * top * top;
+    before.site = site(at + "attention_input", config_.hidden, config_.activation_bits);
+    read_heads(at, layer.heads, inner);
+    layer.value_step = reader_.positive(at + "value.step");
+    layer.attention_thresholds =
+        reader_.falling(at + "attention_threshold", config_.heads, top, greatest_distance);
+    layer.context = site(at + "context", inner, config_.activation_bits);
+    read_linear(at + "attention_output", layer.attention_output);
+    read_norm(at + "attention_norm", layer.attention_norm);
+    layer.attention_norm.site = site(at + "ffn_input", config_.hidden, config_.activation_bits);
+    read_linear(at + "intermediate", layer.intermediate);
+    layer.intermediate.site = site(at + "ffn_hidden", config_.intermediate, config_.activation_bits);
+    read_linear(at + "output", layer.output);
+    read_norm(at + "output_norm", layer.output_norm);
+  }
+
+  // Joins the numbers of query, key and value.
+  void read_heads(const std::string& at, LevelLinear& heads, size_t inner) {
+    const size_t stride = padded(inner);
+    heads.scale = Buffer<float>(3 * stride);
+    heads.bias = Buffer<float>(3 * stride);
+    heads.site = {Buffer<float>(3 * stride), Buffer<float>(3 * stride), top_of(config_.attention_bits)};
+    for (size_t j = 0; j < 3; ++j) {
+      const std::string name = at + kHeadParts[j];
+      const auto join = [&](const Buffer<float>& part, Buffer<float>& whole) {
+        std::copy_n(part.data(), stride, whole.data() + j * stride);
+      };
+      join(reader_.scales(name + ".scale", inner), heads.scale);
+      join(reader_.floats(name + ".bias", inner), heads.bias);
+      const Site part = site(name, inner, config_.attention_bits);
+      join(part.edge, heads.site.edge);
+      join(part.rate, heads.site.rate);
+    }
+  }
+
+  void read_linear(const std::string& name, LevelLinear& linear) {
+    linear.scale = reader_.scales(name + ".scale", linear.matrix.outputs);
+    linear.bias = reader_.floats(name + ".bias", linear.matrix.outputs);
+  }
+
+  Site site(const std::string& name, size_t channels, uint32_t bits) {
+    Site site{reader_.thresholds(name + ".edge", channels, true), Buffer<float>(padded(channels)), top_of(bits)};
+    const float rate = reader_.positive(name + ".rate");
+    std::fill_n(site.rate.data(), padded(channels), rate);
+    return site;
+  }
+
+  static constexpr const char* kHeadParts[] = {"query", "key", "value"};
 };
 
 }  // namespace
+
+// Which numbers of bits go together, and what only 1-bit models have.
+static void check_bits(const bibert_config& config) {
+  const uint32_t activation = config.activation_bits;
+  const uint32_t attention = config.attention_bits;
+  if (activation == 3 || attention == 3 || (activation == 1) != (attention == 1)) {
+    throw Error(BIBERT_BAD_MODEL, "config: activation_bits is " + std::to_string(activation) +
+                                      " and attention_bits is " + std::to_string(attention) +
+                                      ", must both be 1, or each 2 or 4");
+  }
+  if (activation == 1) return;
+  if (config.thresholds != 0 || config.score_thresholds != 0 || config.ffn_levels != BIBERT_FFN_BOOL) {
+    throw Error(BIBERT_BAD_MODEL, "config: thresholds is " + std::to_string(config.thresholds) +
+                                      ", score_thresholds " + std::to_string(config.score_thresholds) +
+                                      ", ffn_levels " + std::to_string(config.ffn_levels) + ", must be 0, 0 and 1 with " +
+                                      std::to_string(activation) + " activation bits");
+  }
+}
 
 void check_config(const bibert_config& config) {
   for (const Limit& limit : kLimits) {
@@ -223,13 +358,15 @@ void check_config(const bibert_config& config) {
     throw Error(BIBERT_BAD_MODEL,
                 "config: norm_eps is " + std::to_string(config.norm_eps) + ", must be above 0 and at most 1");
   }
+  check_bits(config);
 }
 
 size_t data_size(const bibert_config& config) { return sizes_of(config).bytes(); }
 
 Model make_model(const bibert_config& config, const void* data, size_t size, const Kernels& kernels) {
   check_config(config);
-  return Maker(config, data, size, kernels).make();
+  if (config.activation_bits == 1) return BitMaker(config, data, size, kernels).make();
+  return LevelMaker(config, data, size, kernels).make();
 }
 
 }  // namespace bibert

@@ -9,7 +9,7 @@
 
 #include "bibert.h"
 #include "bits.h"
-#include "kernels.h"
+#include "levels.h"
 
 namespace bibert {
 
@@ -46,13 +46,26 @@ struct FloatLinear {
   int32_t step = 2;
 };
 
-// LayerNorm and the sign of its output.
+// Where activations become indices of 2 or 4 bits (rule 9).
+struct Site {
+  Buffer<float> edge;
+  Buffer<float> rate;
+  uint8_t top = 0;
+
+  Levels levels(size_t first_channel = 0) const {
+    return {edge.data() + first_channel, rate.data() + first_channel, top};
+  }
+};
+
+// LayerNorm and the sign or the index of its output.
 struct Norm {
   Buffer<float> weight;
   Buffer<float> bias;
-  Buffer<float> minimum;
+  Buffer<float> minimum;  // with 1 bit
+  Site site;              // with 2 or 4 bits
 };
 
+// A layer with 1 bit.
 struct Layer {
   SignLinear query, key, value;
   Buffer<int32_t> most_mismatches;  // of a query and a key, per head
@@ -62,6 +75,27 @@ struct Layer {
   SignLinear intermediate;
   FloatLinear output;
   Norm output_norm;  // its signs are the input of the next layer or of the pooler
+};
+
+// A linear layer whose input has 2 or 4 bits.
+struct LevelLinear {
+  Matrix matrix;
+  Buffer<float> scale;
+  Buffer<float> bias;
+  Site site;  // of the output; empty if it is float
+};
+
+// A layer with 2 or 4 bits.
+struct LevelLayer {
+  LevelLinear heads;  // query, key and value: three parts of padded(inner) output channels
+  Buffer<int32_t> attention_thresholds;  // rows of top_of(attention_bits), one per head
+  float value_step = 0.0F;
+  Site context;
+  LevelLinear attention_output;
+  Norm attention_norm;  // its indices are the input of the FFN
+  LevelLinear intermediate;
+  LevelLinear output;
+  Norm output_norm;  // its indices are the input of the next layer or of the pooler
 };
 
 struct Embeddings {
@@ -76,13 +110,18 @@ struct Model {
   bibert_config config;
   const Kernels* kernels;
   Embeddings embeddings;
-  std::vector<Layer> layers;
+  std::vector<Layer> layers;  // with 1 bit; empty otherwise
   FloatLinear pooler;
+  std::vector<LevelLayer> level_layers;  // with 2 or 4 bits; empty otherwise
+  LevelLinear level_pooler;
   Buffer<float> classifier_weight;  // rows of padded(hidden)
   Buffer<float> classifier_bias;
 
   size_t inner() const { return size_t{config.heads} * config.head_size; }
 };
+
+// The greatest index of an activation of that many bits.
+constexpr uint8_t top_of(uint32_t bits) { return static_cast<uint8_t>((1U << bits) - 1); }
 
 // Throws Error if a field is out of range.
 void check_config(const bibert_config& config);

@@ -1,6 +1,7 @@
 // The sizes of a data section, and reading it with checks.
 #include "reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,16 +15,23 @@ size_t layer_words(const bibert_config& c) {
          c.hidden * words_for(c.intermediate);
 }
 
+// The numbers of a site: optional thresholds of a sign, or edges and a rate.
+size_t site_numbers(const bibert_config& c, uint32_t site, size_t channels) {
+  if (c.activation_bits != 1) return channels + 1;
+  return (c.thresholds & site) != 0 ? channels : 0;
+}
+
 size_t layer_numbers(const bibert_config& c) {
   const size_t inner = size_t{c.heads} * c.head_size;
-  const auto optional = [&](uint32_t site, size_t count) { return (c.thresholds & site) != 0 ? count : 0; };
   const size_t linears = 3 * 2 * inner + 2 * c.hidden + 2 * c.intermediate + 2 * c.hidden;
   const size_t norms = 4 * c.hidden;
-  return linears + norms + (c.score_thresholds != 0 ? c.heads : 0) +
-         optional(BIBERT_THRESHOLD_ATTENTION_INPUT, c.hidden) + optional(BIBERT_THRESHOLD_QUERY, inner) +
-         optional(BIBERT_THRESHOLD_KEY, inner) + optional(BIBERT_THRESHOLD_VALUE, inner) +
-         optional(BIBERT_THRESHOLD_CONTEXT, inner) + optional(BIBERT_THRESHOLD_FFN_INPUT, c.hidden) +
-         optional(BIBERT_THRESHOLD_FFN_HIDDEN, c.intermediate);
+  const size_t attention = c.activation_bits != 1 ? 1 + size_t{c.heads} * top_of(c.attention_bits)
+                                                  : size_t{c.score_thresholds} * c.heads;
+  return linears + norms + attention + site_numbers(c, BIBERT_THRESHOLD_ATTENTION_INPUT, c.hidden) +
+         site_numbers(c, BIBERT_THRESHOLD_QUERY, inner) + site_numbers(c, BIBERT_THRESHOLD_KEY, inner) +
+         site_numbers(c, BIBERT_THRESHOLD_VALUE, inner) + site_numbers(c, BIBERT_THRESHOLD_CONTEXT, inner) +
+         site_numbers(c, BIBERT_THRESHOLD_FFN_INPUT, c.hidden) +
+         site_numbers(c, BIBERT_THRESHOLD_FFN_HIDDEN, c.intermediate);
 }
 
 [[noreturn]] void reject(const std::string& name, const std::string& problem) {
@@ -41,8 +49,7 @@ Sizes sizes_of(const bibert_config& c) {
   Sizes sizes;
   sizes.words = (c.vocabulary + hidden) * words_for(hidden) + c.layers * layer_words(c);
   sizes.numbers = c.vocabulary + (c.token_types + c.positions) * hidden + 2 * hidden + c.layers * layer_numbers(c) +
-                  ((c.thresholds & BIBERT_THRESHOLD_POOLER_INPUT) != 0 ? hidden : 0) + 2 * hidden +
-                  c.labels * (hidden + 1);
+                  site_numbers(c, BIBERT_THRESHOLD_POOLER_INPUT, hidden) + 2 * hidden + c.labels * (hidden + 1);
   return sizes;
 }
 
@@ -122,6 +129,27 @@ Buffer<int32_t> Reader::integers(const std::string& name, size_t count, int32_t 
           "is " + std::to_string(out[i]) + ", must be from -" + std::to_string(most) + " to " + std::to_string(most));
     }
   }
+  return out;
+}
+
+float Reader::positive(const std::string& name) {
+  float value;
+  take_floats(name, 0, 1, &value);
+  if (!(value > 0.0F)) reject(name, "is " + std::to_string(value) + ", must be above 0");
+  return value;
+}
+
+Buffer<int32_t> Reader::falling(const std::string& name, size_t rows, size_t columns, int32_t most) {
+  Buffer<int32_t> out(rows * columns);
+  take(name, numbers_, out.size(), out.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i] < 0) reject_entry(name, i, "is " + std::to_string(out[i]) + ", must not be negative");
+    if (i % columns != 0 && out[i] > out[i - 1]) {
+      reject_entry(name, i,
+                   "is " + std::to_string(out[i]) + ", must not be above the one before, " + std::to_string(out[i - 1]));
+    }
+  }
+  std::replace_if(out.data(), out.data() + out.size(), [most](int32_t value) { return value > most; }, most);
   return out;
 }
 

@@ -37,6 +37,10 @@ class Reader {
   Buffer<float> thresholds(const std::string& name, size_t count, bool present);
   // Integers from -most to most, 0 if not `present`.
   Buffer<int32_t> integers(const std::string& name, size_t count, int32_t most, bool present);
+  // One finite number above 0.
+  float positive(const std::string& name);
+  // Rows of integers of which none is negative or greater than the one before it; greater ones become `most`.
+  Buffer<int32_t> falling(const std::string& name, size_t rows, size_t columns, int32_t most);
   // Throws Error if a part of the data has not been read.
   void finish() const;
 

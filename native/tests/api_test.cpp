@@ -14,7 +14,7 @@ using harness::Logits;
 using harness::Random;
 using sample::Kind;
 
-constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12};
+constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
 
 harness::Checks checks;
 
@@ -84,7 +84,7 @@ void test_bad_configs() {
 
 // Every length of truncated data, in memory of that length, so that AddressSanitizer sees a read past its end.
 void test_bad_sizes(Random& random) {
-  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12};
+  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
   Bytes whole = harness::random_data(random, kSmall, sample::Numbers::kSmall);
   const size_t size = whole.size();
   checks.expect(Engine(kSmall, whole, "").status() == BIBERT_OK, "the model of this test is accepted");

@@ -62,7 +62,7 @@ using harness::Batch;
 using harness::Bytes;
 using harness::Logits;
 
-constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 40, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12};
+constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 40, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
 
 harness::Checks checks;
 

@@ -20,14 +20,21 @@ using harness::Random;
 
 constexpr double kEps = 1e-12;
 constexpr bibert_config kFixed[] = {
-    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_SIGN, kEps},
-    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
-    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0xFF, 1, BIBERT_FFN_BOOL, 1e-5},
-    {3, 63, 1, 63, 33, 30, 130, 64, 1, 0xAA, 0, BIBERT_FFN_BOOL, 1.0},
-    {4, 128, 2, 64, 512, 99, 70, 2, 2, 0, 1, BIBERT_FFN_SIGN, kEps},
-    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
-    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0x55, 1, BIBERT_FFN_BOOL, kEps},
-    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps},
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
+    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
+    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0xFF, 1, BIBERT_FFN_BOOL, 1, 1, 1e-5},
+    {3, 63, 1, 63, 33, 30, 130, 64, 1, 0xAA, 0, BIBERT_FFN_BOOL, 1, 1, 1.0},
+    {4, 128, 2, 64, 512, 99, 70, 2, 2, 0, 1, BIBERT_FFN_SIGN, 1, 1, kEps},
+    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
+    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0x55, 1, BIBERT_FFN_BOOL, 1, 1, kEps},
+    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_BOOL, 2, 2, kEps},
+    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, kEps},
+    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0, 0, BIBERT_FFN_BOOL, 4, 4, 1e-5},
+    {2, 63, 1, 63, 33, 30, 130, 64, 1, 0, 0, BIBERT_FFN_BOOL, 4, 2, 1.0},
+    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 2, kEps},
+    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, 4, 4, kEps},
+    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, kEps},
 };
 
 bibert_config random_config(Random& random) {
@@ -45,6 +52,12 @@ bibert_config random_config(Random& random) {
   config.score_thresholds = random.between(0, 1);
   config.ffn_levels = random.between(0, 1) != 0 ? BIBERT_FFN_BOOL : BIBERT_FFN_SIGN;
   config.norm_eps = random.between(0, 1) != 0 ? kEps : 1e-3;
+  config.activation_bits = config.attention_bits = 1;
+  if (random.between(0, 2) == 0) return config;
+  config.thresholds = config.score_thresholds = 0;
+  config.ffn_levels = BIBERT_FFN_BOOL;
+  config.activation_bits = 2 * random.between(1, 2);
+  config.attention_bits = 2 * random.between(1, 2);
   return config;
 }
 

@@ -23,7 +23,7 @@
 
 #include <cstring>
 
-#include "kernels.h"
+#include "levels.h"
 
 namespace bibert {
 namespace {
@@ -306,12 +306,21 @@ Normalizer normalizer_of(const Moments& moments, const LayerNorm& norm) {
   return {_mm256_set1_pd(standard.centre), _mm256_set1_pd(standard.inverse)};
 }
 
-bool layer_norm(const LayerNorm& norm) {
+// Stores the indices of eight values. `vcvttps2dq` truncates like floor, except below 0, where the index is 0 anyway.
+[[gnu::always_inline]] inline void store_indices(const Levels& levels, size_t channel, __m256 values, uint8_t* out) {
+  const __m256 above_edge = _mm256_sub_ps(values, _mm256_loadu_ps(levels.edge + channel));
+  const __m256 position = _mm256_mul_ps(above_edge, _mm256_loadu_ps(levels.rate + channel));
+  const __m256i index = _mm256_cvttps_epi32(_mm256_min_ps(position, _mm256_set1_ps(levels.top)));
+  const __m128i bytes = _mm256_cvtepi32_epi8(_mm256_max_epi32(index, _mm256_setzero_si256()));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out + channel), bytes);
+}
+
+template <bool kHasLevels>
+bool layer_norm_rows(const LayerNorm& norm) {
   const size_t stride = padded(norm.channels);
   for (size_t row = 0; row < norm.rows; ++row) {
     const float* const input = norm.input + row * stride;
     float* const output = norm.output + row * stride;
-    unsigned char* const bits = reinterpret_cast<unsigned char*>(norm.bits + row * words_for(norm.channels));
     const Moments moments = moments_of(input, norm.channels);
     if (!moments.in_range) return false;
     const Normalizer normalize = normalizer_of(moments, norm);
@@ -320,15 +329,24 @@ bool layer_norm(const LayerNorm& norm) {
       const __m128 high = normalize(input + c + 4, norm.weight + c + 4, norm.bias + c + 4);
       const __m256 values = _mm256_set_m128(high, low);
       _mm256_storeu_ps(output + c, values);
-      bits[c / 8] = _mm256_cmp_ps_mask(values, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ);
+      if (kHasLevels) {
+        store_indices(norm.levels, c, values, norm.indices + row * stride);
+      } else {
+        unsigned char* const bits = reinterpret_cast<unsigned char*>(norm.bits) + row * stride / 8;
+        bits[c / 8] = _mm256_cmp_ps_mask(values, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ);
+      }
     }
   }
   return true;
 }
 
+bool layer_norm(const LayerNorm& norm) {
+  return norm.bits == nullptr ? layer_norm_rows<true>(norm) : layer_norm_rows<false>(norm);
+}
+
 }  // namespace
 
-const Kernels kAvx512 = {"avx512",   panel_bytes, pack_panels,   tile_bytes,
-                         pack_tiles, linear_bits, linear_floats, layer_norm};
+const Kernels kAvx512 = {"avx512",   &kReferenceLevels, panel_bytes,   pack_panels, tile_bytes,
+                         pack_tiles, linear_bits,       linear_floats, layer_norm};
 
 }  // namespace bibert

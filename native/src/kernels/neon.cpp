@@ -10,7 +10,7 @@
 
 #include <utility>
 
-#include "kernels.h"
+#include "levels.h"
 
 namespace bibert {
 namespace {
@@ -311,13 +311,22 @@ float64x2_t normalize(float64x2_t x, float64x2_t centre, float64x2_t inverse, fl
   return vaddq_f64(vmulq_f64(normed, weight), bias);
 }
 
-bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
+// The indices of four values. The conversion truncates, and gives 0 below 0 and the greatest integer above all.
+uint32x4_t indices_of(const Levels& levels, size_t channel, float32x4_t values) {
+  const float32x4_t above_edge = vsubq_f32(values, vld1q_f32(levels.edge + channel));
+  const uint32x4_t index = vcvtq_u32_f32(vmulq_f32(above_edge, vld1q_f32(levels.rate + channel)));
+  return vminq_u32(index, vdupq_n_u32(levels.top));
+}
+
+bool layer_norm_row(const LayerNorm& norm, size_t row) {
+  const float* const input = norm.input + row * padded(norm.channels);
+  float* const output = norm.output + row * padded(norm.channels);
   const Statistics found = statistics_of(input, norm.channels);
   if (!found.in_range) return false;
   const Standard standard = standard_of(found.sum, found.sum_of_squares, norm.channels, norm.eps);
   const float64x2_t centre = vdupq_n_f64(standard.centre);
   const float64x2_t inverse = vdupq_n_f64(standard.inverse);
-  const auto reached = [&](size_t c) {  // writes four outputs
+  const auto normalize_four = [&](size_t c) {
     const float32x4_t x = vld1q_f32(input + c);
     const float32x4_t weight = vld1q_f32(norm.weight + c);
     const float32x4_t bias = vld1q_f32(norm.bias + c);
@@ -327,31 +336,33 @@ bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, ui
         normalize(vcvt_high_f64_f32(x), centre, inverse, vcvt_high_f64_f32(weight), vcvt_high_f64_f32(bias));
     const float32x4_t y = vcvt_high_f32_f64(vcvt_f32_f64(low), high);
     vst1q_f32(output + c, y);
-    return vcgeq_f32(y, vld1q_f32(norm.minimum + c));
+    // The index, or all ones if the minimum is reached.
+    return norm.bits == nullptr ? indices_of(norm.levels, c, y) : vcgeq_f32(y, vld1q_f32(norm.minimum + c));
   };
-  for (size_t word = 0; word < words_for(norm.channels); ++word) {
-    uint8x16_t masks[4];
+  const size_t words = words_for(norm.channels);
+  for (size_t word = 0; word < words; ++word) {
+    uint8x16_t bytes[4];
     for (size_t i = 0; i < 4; ++i) {
       const size_t c = word * kWordBits + i * kLanes;
-      masks[i] = narrow(narrow(reached(c), reached(c + 4)), narrow(reached(c + 8), reached(c + 12)));
+      bytes[i] = narrow(narrow(normalize_four(c), normalize_four(c + 4)),
+                        narrow(normalize_four(c + 8), normalize_four(c + 12)));
+      if (norm.bits == nullptr) vst1q_u8(norm.indices + row * words * kWordBits + c, bytes[i]);
     }
-    bits[word] = bits_of_masks(masks);
+    if (norm.bits != nullptr) norm.bits[row * words + word] = bits_of_masks(bytes);
   }
   return true;
 }
 
 bool layer_norm(const LayerNorm& norm) {
-  const size_t stride = padded(norm.channels);
   for (size_t row = 0; row < norm.rows; ++row) {
-    uint64_t* bits = norm.bits + row * words_for(norm.channels);
-    if (!layer_norm_row(norm, norm.input + row * stride, norm.output + row * stride, bits)) return false;
+    if (!layer_norm_row(norm, row)) return false;
   }
   return true;
 }
 
 }  // namespace
 
-const Kernels kNeon = {"neon",     panel_bytes, pack_panels,   tile_bytes,
-                       pack_tiles, linear_bits, linear_floats, layer_norm};
+const Kernels kNeon = {"neon",     &kReferenceLevels, panel_bytes,   pack_panels, tile_bytes,
+                       pack_tiles, linear_bits,       linear_floats, layer_norm};
 
 }  // namespace bibert

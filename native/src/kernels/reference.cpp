@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels.h"
+#include "levels.h"
 
 namespace bibert {
 namespace {
@@ -50,7 +50,7 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
 }
 
 // Every step has a name: one operation, one rounding.
-bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, uint64_t* bits) {
+bool layer_norm_row(const LayerNorm& norm, const float* input, float* output) {
   int64_t sum = 0;
   int64_t sum_of_squares = 0;
   for (size_t c = 0; c < norm.channels; ++c) {
@@ -60,32 +60,46 @@ bool layer_norm_row(const LayerNorm& norm, const float* input, float* output, ui
     sum_of_squares += grid * grid;
   }
   const Standard standard = standard_of(sum, sum_of_squares, norm.channels, norm.eps);
-  std::memset(bits, 0, words_for(norm.channels) * sizeof(uint64_t));
   for (size_t c = 0; c < norm.channels; ++c) {
     const double centred = static_cast<double>(input[c]) - standard.centre;
     const double normed = centred * standard.inverse;
     const double weighted = normed * static_cast<double>(norm.weight[c]);
     output[c] = static_cast<float>(weighted + static_cast<double>(norm.bias[c]));
-    const uint64_t bit = output[c] >= norm.minimum[c];
-    bits[c / kWordBits] |= bit << (c % kWordBits);
   }
   for (size_t c = norm.channels; c < padded(norm.channels); ++c) output[c] = 0.0F;
   return true;
 }
 
+void take_bits(const LayerNorm& norm, const float* output, uint64_t* bits) {
+  std::memset(bits, 0, words_for(norm.channels) * sizeof(uint64_t));
+  for (size_t c = 0; c < norm.channels; ++c) {
+    const uint64_t bit = output[c] >= norm.minimum[c];
+    bits[c / kWordBits] |= bit << (c % kWordBits);
+  }
+}
+
+void take_indices(const LayerNorm& norm, const float* output, uint8_t* indices) {
+  std::memset(indices, 0, padded(norm.channels));
+  for (size_t c = 0; c < norm.channels; ++c) indices[c] = index_of(output[c], norm.levels, c);
+}
+
 bool layer_norm(const LayerNorm& norm) {
   const size_t stride = padded(norm.channels);
   for (size_t row = 0; row < norm.rows; ++row) {
-    const float* input = norm.input + row * stride;
-    if (!layer_norm_row(norm, input, norm.output + row * stride, norm.bits + row * words_for(norm.channels)))
-      return false;
+    float* const output = norm.output + row * stride;
+    if (!layer_norm_row(norm, norm.input + row * stride, output)) return false;
+    if (norm.bits != nullptr) {
+      take_bits(norm, output, norm.bits + row * words_for(norm.channels));
+    } else {
+      take_indices(norm, output, norm.indices + row * stride);
+    }
   }
   return true;
 }
 
 }  // namespace
 
-const Kernels kReference = {"reference", row_bytes,   copy_rows,     row_bytes,
-                            copy_rows,   linear_bits, linear_floats, layer_norm};
+const Kernels kReference = {"reference", &kReferenceLevels, row_bytes,     copy_rows, row_bytes,
+                            copy_rows,   linear_bits,       linear_floats, layer_norm};
 
 }  // namespace bibert

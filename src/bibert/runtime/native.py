@@ -19,7 +19,7 @@ import bibert.runtime
 from bibert.errors import BibertError, EngineError, ModelFileError, NumericError, one_line
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
 FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
@@ -38,6 +38,7 @@ class _Config(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("layers", "hidden", "heads", "head_size", "intermediate")),
         *((name, ctypes.c_uint32) for name in ("vocabulary", "positions", "token_types", "labels")),
         *((name, ctypes.c_uint32) for name in ("thresholds", "score_thresholds", "ffn_levels")),
+        *((name, ctypes.c_uint32) for name in ("activation_bits", "attention_bits")),
         ("norm_eps", ctypes.c_double),
     )
 
@@ -153,5 +154,7 @@ def _as_struct(config: PackedConfig) -> _Config:
         "thresholds": sum(1 << SITES.index(site) for site in config.thresholds),
         "score_thresholds": int(config.score_thresholds),
         "ffn_levels": FFN_LEVELS.index(config.ffn_levels),
+        "activation_bits": 1,
+        "attention_bits": 1,
     }
-    return _Config(*(special.get(name, getattr(config, name)) for name, *_ in _Config._fields_))
+    return _Config(*(special[name] if name in special else getattr(config, name) for name, *_ in _Config._fields_))
