@@ -17,7 +17,8 @@ std::vector<const Kernels*> find_kernels() {
 #if defined(BIBERT_HAS_AVX512)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vpopcntdq") &&
-      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")) {
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("popcnt")) {
     found.push_back(&kAvx512);
   }
 #endif

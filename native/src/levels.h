@@ -59,9 +59,9 @@ struct Head {
 
 struct LevelKernels {
   // The layout of a matrix of weights, and its size in bytes. Channels come in blocks of 64, so those from 64 · b on
-  // start after panel_bytes(64 · b, inputs).
+  // start after panel_bytes(64 · b, inputs). `centre` is `top` if the inputs of the layer are signed, else 0.
   size_t (*panel_bytes)(size_t outputs, size_t inputs);
-  void (*pack_panels)(const uint64_t* bits, size_t outputs, size_t inputs, void* panels);
+  void (*pack_panels)(const uint64_t* bits, size_t outputs, size_t inputs, int32_t centre, void* panels);
 
   size_t (*scratch_bytes)(size_t outputs, size_t inputs);
   void (*linear_indices)(const LevelProduct& product, const LevelAffine& affine, const IndexRows& out);

@@ -224,36 +224,38 @@ class LevelMaker : public Maker {
   using Maker::Maker;
 
  private:
-  void read_bits(const std::string& name, size_t outputs, size_t inputs, uint8_t* panels) {
+  void read_bits(const std::string& name, size_t outputs, size_t inputs, int32_t centre, uint8_t* panels) {
     const Buffer<uint64_t> bits = reader_.bits(name + ".bits", outputs, inputs);
-    kernels_.levels->pack_panels(bits.data(), outputs, inputs, panels);
+    kernels_.levels->pack_panels(bits.data(), outputs, inputs, centre, panels);
   }
 
   Matrix new_matrix(size_t outputs, size_t inputs) const {
     return {outputs, inputs, Buffer<uint8_t>(kernels_.levels->panel_bytes(outputs, inputs))};
   }
 
-  Matrix matrix(const std::string& name, size_t outputs, size_t inputs) {
+  Matrix matrix(const std::string& name, size_t outputs, size_t inputs, int32_t centre) {
     Matrix matrix = new_matrix(outputs, inputs);
-    read_bits(name, outputs, inputs, matrix.panels.data());
+    read_bits(name, outputs, inputs, centre, matrix.panels.data());
     return matrix;
   }
 
   void make_words(Model& model) override {
     const size_t hidden = config_.hidden;
     const size_t inner = model.inner();
+    const int32_t top = top_of(config_.activation_bits);
     model.level_layers = std::vector<LevelLayer>(config_.layers);
     for (size_t i = 0; i < model.level_layers.size(); ++i) {
       LevelLayer& layer = model.level_layers[i];
       const std::string at = name_of(i);
       layer.heads.matrix = new_matrix(3 * padded(inner), hidden);
       const size_t part = kernels_.levels->panel_bytes(padded(inner), hidden);
-      for (size_t j = 0; j < 3; ++j) read_bits(at + kHeadParts[j], inner, hidden, &layer.heads.matrix.panels[j * part]);
-      layer.attention_output.matrix = matrix(at + "attention_output", hidden, inner);
-      layer.intermediate.matrix = matrix(at + "intermediate", config_.intermediate, hidden);
-      layer.output.matrix = matrix(at + "output", hidden, config_.intermediate);
+      uint8_t* const panels = layer.heads.matrix.panels.data();
+      for (size_t j = 0; j < 3; ++j) read_bits(at + kHeadParts[j], inner, hidden, top, panels + j * part);
+      layer.attention_output.matrix = matrix(at + "attention_output", hidden, inner, top);
+      layer.intermediate.matrix = matrix(at + "intermediate", config_.intermediate, hidden, top);
+      layer.output.matrix = matrix(at + "output", hidden, config_.intermediate, 0);
     }
-    model.level_pooler.matrix = matrix("pooler", hidden, hidden);
+    model.level_pooler.matrix = matrix("pooler", hidden, hidden, top);
   }
 
   void make_numbers(Model& model) override {

@@ -12,6 +12,7 @@ SOURCES = Path(__file__).parents[2] / "native" / "tests"
 ROUNDS = {
     "api_test": (),
     "kernels_test": ("20",),
+    "levels_test": ("20",),
     "memory_test": (),
     "model_test": ("12",),
     "reader_test": (),

@@ -346,7 +346,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kAvx512 = {"avx512",   &kReferenceLevels, panel_bytes,   pack_panels, tile_bytes,
-                         pack_tiles, linear_bits,       linear_floats, layer_norm};
+const Kernels kAvx512 = {"avx512",   &kAvx512Levels, panel_bytes,   pack_panels, tile_bytes,
+                         pack_tiles, linear_bits,    linear_floats, layer_norm};
 
 }  // namespace bibert

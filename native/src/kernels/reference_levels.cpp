@@ -9,7 +9,7 @@ namespace {
 
 size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * words_for(inputs) * sizeof(uint64_t); }
 
-void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
+void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, int32_t /*centre*/, void* panels) {
   const size_t bytes = outputs * words_for(inputs) * sizeof(uint64_t);
   std::memcpy(panels, bits, bytes);
   std::memset(static_cast<uint8_t*>(panels) + bytes, 0, panel_bytes(outputs, inputs) - bytes);

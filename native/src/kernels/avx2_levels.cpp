@@ -1,0 +1,4 @@
+#include "levels.h"
+namespace bibert {
+const LevelKernels kAvx2Levels = kReferenceLevels;
+}  // namespace bibert

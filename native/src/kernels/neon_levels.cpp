@@ -1,0 +1,4 @@
+#include "levels.h"
+namespace bibert {
+const LevelKernels kNeonLevels = kReferenceLevels;
+}  // namespace bibert
