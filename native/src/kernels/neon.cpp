@@ -362,7 +362,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kNeon = {"neon",     &kReferenceLevels, panel_bytes,   pack_panels, tile_bytes,
-                       pack_tiles, linear_bits,       linear_floats, layer_norm};
+const Kernels kNeon = {"neon",     &kNeonLevels, panel_bytes,   pack_panels, tile_bytes,
+                       pack_tiles, linear_bits,  linear_floats, layer_norm};
 
 }  // namespace bibert
