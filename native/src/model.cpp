@@ -29,8 +29,6 @@ constexpr Limit kLimits[] = {
     {"thresholds", &bibert_config::thresholds, 0, 0xFF},
     {"score_thresholds", &bibert_config::score_thresholds, 0, 1},
     {"ffn_levels", &bibert_config::ffn_levels, BIBERT_FFN_SIGN, BIBERT_FFN_BOOL},
-    {"activation_bits", &bibert_config::activation_bits, 1, 4},
-    {"attention_bits", &bibert_config::attention_bits, 1, 4},
 };
 constexpr uint32_t kMostInner = 4096;
 
@@ -322,13 +320,12 @@ class LevelMaker : public Maker {
   static constexpr const char* kHeadParts[] = {"query", "key", "value"};
 };
 
-}  // namespace
-
 // Which numbers of bits go together, and what only 1-bit models have.
-static void check_bits(const bibert_config& config) {
+void check_bits(const bibert_config& config) {
   const uint32_t activation = config.activation_bits;
   const uint32_t attention = config.attention_bits;
-  if (activation == 3 || attention == 3 || (activation == 1) != (attention == 1)) {
+  const auto is_more = [](uint32_t bits) { return bits == 2 || bits == 4; };
+  if (!(activation == 1 && attention == 1) && !(is_more(activation) && is_more(attention))) {
     throw Error(BIBERT_BAD_MODEL, "config: activation_bits is " + std::to_string(activation) +
                                       " and attention_bits is " + std::to_string(attention) +
                                       ", must both be 1, or each 2 or 4");
@@ -341,6 +338,8 @@ static void check_bits(const bibert_config& config) {
                                       std::to_string(activation) + " activation bits");
   }
 }
+
+}  // namespace
 
 void check_config(const bibert_config& config) {
   for (const Limit& limit : kLimits) {

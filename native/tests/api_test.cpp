@@ -15,6 +15,7 @@ using harness::Random;
 using sample::Kind;
 
 constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
+constexpr bibert_config kLevels = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0, 0, BIBERT_FFN_BOOL, 4, 2, 1e-12};
 
 harness::Checks checks;
 
@@ -82,12 +83,31 @@ void test_bad_configs() {
   }
 }
 
+void test_bad_bits() {
+  constexpr uint32_t kPairs[][2] = {{0, 0}, {1, 2}, {4, 1}, {3, 3}, {2, 3}, {8, 4}, {2, 0xFFFFFFFF}};
+  for (const auto& [activation, attention] : kPairs) {
+    bibert_config config = kLevels;
+    config.activation_bits = activation;
+    config.attention_bits = attention;
+    expect_bad_config(config, {"activation_bits is " + std::to_string(activation),
+                               "attention_bits is " + std::to_string(attention), "2 or 4"});
+  }
+  bibert_config config = kLevels;
+  config.thresholds = 8;
+  expect_bad_config(config, {"thresholds is 8", "4 activation bits"});
+  config = kLevels;
+  config.score_thresholds = 1;
+  expect_bad_config(config, {"score_thresholds 1", "4 activation bits"});
+  config = kLevels;
+  config.ffn_levels = BIBERT_FFN_SIGN;
+  expect_bad_config(config, {"ffn_levels 0", "4 activation bits"});
+}
+
 // Every length of truncated data, in memory of that length, so that AddressSanitizer sees a read past its end.
-void test_bad_sizes(Random& random) {
-  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
-  Bytes whole = harness::random_data(random, kSmall, sample::Numbers::kSmall);
+void test_bad_sizes(Random& random, const bibert_config& config) {
+  Bytes whole = harness::random_data(random, config, sample::Numbers::kSmall);
   const size_t size = whole.size();
-  checks.expect(Engine(kSmall, whole, "").status() == BIBERT_OK, "the model of this test is accepted");
+  checks.expect(Engine(config, whole, "").status() == BIBERT_OK, "the model of this test is accepted");
   whole.resize(size + 9);
   for (size_t bad = 0; bad <= whole.size(); ++bad) {
     if (bad == size) continue;
@@ -95,42 +115,51 @@ void test_bad_sizes(Random& random) {
     static const unsigned char kEmpty = 0;
     bibert_model* model = anything();
     const void* data = part.empty() ? &kEmpty : part.data();
-    expect_error(bibert_model_create(&kSmall, data, bad, nullptr, &model), BIBERT_BAD_MODEL,
+    expect_error(bibert_model_create(&config, data, bad, nullptr, &model), BIBERT_BAD_MODEL,
                  {std::to_string(bad) + " bytes", std::to_string(size)});
   }
 }
 
-void expect_bad_number(Bytes data, size_t at, float bad, const Facts& facts) {
+template <class Number>
+void expect_bad_number(const bibert_config& config, Bytes data, size_t at, Number bad, const Facts& facts) {
   std::memcpy(&data[at], &bad, sizeof(bad));
-  expect_bad_model(kConfig, data, facts);
+  expect_bad_model(config, data, facts);
 }
 
 // Puts each kind of invalid entry into every tensor.
-void test_bad_entries(Random& random, const Bytes& data) {
+void test_bad_entries(Random& random, const bibert_config& config) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const sample::Schema schema(kConfig);
+  const Bytes data = harness::random_data(random, config, sample::Numbers::kSmall);
+  const sample::Schema schema(config);
   size_t at = 0;
   for (const sample::Tensor& tensor : schema.tensors()) {
     const size_t row = random.between(0, static_cast<uint32_t>(tensor.rows) - 1);
-    const size_t number = at + (row * tensor.columns + tensor.columns / 2) * sizeof(float);
+    const size_t number_in_tensor = row * tensor.columns + tensor.columns / 2;
+    const size_t number = at + number_in_tensor * sizeof(float);
+    const std::string entry = "entry " + std::to_string(number_in_tensor);
     if (tensor.kind == Kind::kBits) {
       Bytes stray = data;
       stray[at + tensor.bytes() / tensor.rows * (row + 1) - 1] = 0x80;
-      expect_bad_model(kConfig, stray, {".bits", "entry " + std::to_string(row), "last column"});
+      expect_bad_model(config, stray, {".bits", "entry " + std::to_string(row), "last column"});
     } else if (tensor.kind == Kind::kIntegers) {
       for (const int32_t bad : {tensor.most + 1, -tensor.most - 1, std::numeric_limits<int32_t>::min()}) {
-        Bytes beyond = data;
-        std::memcpy(&beyond[number], &bad, sizeof(bad));
-        expect_bad_model(kConfig, beyond,
-                         {"score_threshold", "entry " + std::to_string(row), std::to_string(bad), "-34 to 34"});
+        expect_bad_number(config, data, number, bad, {"score_threshold", entry, std::to_string(bad), "-34 to 34"});
       }
+    } else if (tensor.kind == Kind::kFalling) {
+      expect_bad_number(config, data, number, -1, {"attention_threshold", entry, "-1", "negative"});
+      const int32_t most = std::numeric_limits<int32_t>::max();
+      expect_bad_number(config, data, number, most, {"attention_threshold", entry, std::to_string(most), "before"});
     } else {
       for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
-        expect_bad_number(data, number, bad, {"entry", "not finite"});
+        expect_bad_number(config, data, number, bad, {"entry", "not finite"});
       }
     }
     if (tensor.kind == Kind::kScales) {
-      for (const float bad : {-0.0F, -0.001F}) expect_bad_number(data, number, bad, {".scale", "entry", "negative"});
+      for (const float bad : {-0.0F, -0.001F})
+        expect_bad_number(config, data, number, bad, {".scale", "entry", "negative"});
+    }
+    if (tensor.kind == Kind::kRate) {
+      for (const float bad : {0.0F, -0.0F, -1.0F}) expect_bad_number(config, data, number, bad, {"above 0"});
     }
     at += tensor.bytes();
   }
@@ -194,14 +223,14 @@ void test_null_pointers(const Bytes& data) {
 }
 
 // One position is out of the range of LayerNorm; sequences that do not reach it have a result.
-void test_divergence(Bytes data, const std::string& isa) {
-  const sample::Schema schema(kConfig);
-  const size_t position_table = 1 + 6 * kConfig.layers + 1 + 2;  // after the words, the word scales and the types
+void test_divergence(const bibert_config& config, Bytes data, const std::string& isa) {
+  const sample::Schema schema(config);
+  const size_t position_table = 1 + 6 * config.layers + 1 + 2;  // after the words, the word scales and the types
   size_t at = 0;
   for (size_t i = 0; i < position_table; ++i) at += schema.tensors()[i].bytes();
   const float beyond = -600.0F;
-  std::memcpy(&data[at + 5 * kConfig.hidden * sizeof(float)], &beyond, sizeof(beyond));
-  Engine engine(kConfig, data, isa);
+  std::memcpy(&data[at + 5 * config.hidden * sizeof(float)], &beyond, sizeof(beyond));
+  Engine engine(config, data, isa);
   const Batch batch{{3, 6, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}, {}};
   for (const uint32_t threads : {1U, 4U}) {
     engine.run(batch, threads);
@@ -213,12 +242,12 @@ void test_divergence(Bytes data, const std::string& isa) {
 
 // The rounding mode of the caller does not affect the result, not even in threads that the call starts, and is
 // restored.
-void test_rounding(const Bytes& data, const std::string& isa) {
+void test_rounding(const bibert_config& config, const Bytes& data, const std::string& isa) {
   const Batch batch{{9, 4, 9}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {}, {}};
-  const Logits wanted = Engine(kConfig, data, isa).run(batch, 1);
+  const Logits wanted = Engine(config, data, isa).run(batch, 1);
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
     std::fesetround(mode);
-    Engine engine(kConfig, data, isa);
+    Engine engine(config, data, isa);
     const bool same = engine.run(batch, 1) == wanted && engine.run(batch, 3) == wanted;
     const bool kept = std::fegetround() == mode;
     std::fesetround(FE_TONEAREST);
@@ -238,18 +267,24 @@ void test_unknown_isa(const Bytes& data) {
 }  // namespace
 
 int main() {
+  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
+  constexpr bibert_config kSmallLevels = {1, 5, 2, 3, 7, 3, 2, 1, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, 1e-12};
   Random random(1);
   const Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
+  const Bytes levels = harness::random_data(random, kLevels, sample::Numbers::kSmall);
   checks.expect(bibert_abi_version() == BIBERT_ABI_VERSION, "the library has the version of its header");
   test_bad_configs();
-  test_bad_sizes(random);
-  test_bad_entries(random, data);
+  test_bad_bits();
+  for (const bibert_config& config : {kSmall, kSmallLevels}) test_bad_sizes(random, config);
+  for (const bibert_config& config : {kConfig, kLevels}) test_bad_entries(random, config);
   test_null_pointers(data);
   test_unknown_isa(data);
   for (const std::string& isa : harness::available_isas()) {
     test_bad_batches(data, isa);
-    test_divergence(data, isa);
-    test_rounding(data, isa);
+    test_divergence(kConfig, data, isa);
+    test_divergence(kLevels, levels, isa);
+    test_rounding(kConfig, data, isa);
+    test_rounding(kLevels, levels, isa);
   }
   return checks.finish("api_test");
 }

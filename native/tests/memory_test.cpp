@@ -62,7 +62,12 @@ using harness::Batch;
 using harness::Bytes;
 using harness::Logits;
 
-constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 40, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
+constexpr uint32_t kLabels = 3;
+constexpr bibert_config kConfigs[] = {
+    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12},
+    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0, 0, BIBERT_FFN_BOOL, 2, 4, 1e-12},
+};
+bibert_config current;  // the one that is being tested
 
 harness::Checks checks;
 
@@ -87,7 +92,7 @@ void for_every_failure(const std::string& name, const Call& call) {
 void test_create(const Bytes& data) {
   for_every_failure("bibert_model_create", [&] {
     bibert_model* model = nullptr;
-    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), nullptr, &model);
+    const bibert_status status = bibert_model_create(&current, data.data(), data.size(), nullptr, &model);
     bibert_model_destroy(model);
     return status;
   });
@@ -99,7 +104,7 @@ void test_foreign_exceptions(const Bytes& data) {
   throws_int = true;
   for_every_failure("bibert_model_create with foreign exceptions", [&] {
     bibert_model* model = nullptr;
-    const bibert_status status = bibert_model_create(&kConfig, data.data(), data.size(), nullptr, &model);
+    const bibert_status status = bibert_model_create(&current, data.data(), data.size(), nullptr, &model);
     failures += status == BIBERT_FAILURE && model == nullptr;
     bibert_model_destroy(model);
     return status;
@@ -110,7 +115,7 @@ void test_foreign_exceptions(const Bytes& data) {
 
 void test_errors(const bibert_model* model, const Bytes& data) {
   for_every_failure("the error of a bad config", [&] {
-    bibert_config config = kConfig;
+    bibert_config config = current;
     config.heads = 0;
     bibert_model* made = nullptr;
     return bibert_model_create(&config, data.data(), data.size(), nullptr, &made);
@@ -119,7 +124,7 @@ void test_errors(const bibert_model* model, const Bytes& data) {
   const int32_t id = -1;
   for_every_failure("the error of a bad batch", [&] {
     const bibert_batch batch = {1, &length, &id, nullptr, nullptr};
-    float logits[kConfig.labels];
+    float logits[kLabels];
     return bibert_logits(model, &batch, 1, logits);
   });
 }
@@ -128,7 +133,7 @@ void test_logits(const Bytes& data, uint32_t threads) {
   Batch batch;
   batch.lengths = {40, 3, 40, 17};
   batch.ids.assign(100, 5);
-  harness::Engine engine(kConfig, data, "");
+  harness::Engine engine(current, data, "");
   const Logits right = engine.run(batch, 1);
   checks.expect(engine.status() == BIBERT_OK, "the model of this test has a result");
   engine.run(batch, threads);  // starts the threads
@@ -147,7 +152,7 @@ void test_first_threads(const Bytes& data) {
   const std::vector<int32_t> ids(800, 1);
   const bibert_batch batch = {20, lengths.data(), ids.data(), nullptr, nullptr};
   for (size_t k = 0; k < 400; ++k) {
-    harness::Engine engine(kConfig, data, "");
+    harness::Engine engine(current, data, "");
     Logits logits(60);
     bibert_status status;
     {
@@ -160,7 +165,7 @@ void test_first_threads(const Bytes& data) {
 }
 
 void test_addresses(const Bytes& data) {
-  harness::Engine aligned(kConfig, data, "");
+  harness::Engine aligned(current, data, "");
   Batch batch;
   batch.lengths = {40};
   batch.ids.assign(40, 7);
@@ -171,7 +176,7 @@ void test_addresses(const Bytes& data) {
     bibert_model* model = nullptr;
     Logits found(right.size());
     const bibert_batch view = batch.view();
-    checks.expect(bibert_model_create(&kConfig, moved.data() + skip, data.size(), nullptr, &model) == BIBERT_OK,
+    checks.expect(bibert_model_create(&current, moved.data() + skip, data.size(), nullptr, &model) == BIBERT_OK,
                   "data at an odd address is rejected");
     moved.assign(moved.size(), 0xFF);  // the model has its own copy
     checks.expect(bibert_logits(model, &view, 1, found.data()) == BIBERT_OK &&
@@ -186,13 +191,16 @@ void test_addresses(const Bytes& data) {
 int main() {
   is_main = true;
   harness::Random random(1);
-  const Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
-  harness::Engine engine(kConfig, data, "");
-  test_addresses(data);
-  test_create(data);
-  test_foreign_exceptions(data);
-  for (const uint32_t threads : {1U, 3U}) test_logits(data, threads);
-  test_first_threads(data);
-  test_errors(engine.model(), data);
+  for (const bibert_config& config : kConfigs) {
+    current = config;
+    const Bytes data = harness::random_data(random, current, sample::Numbers::kSmall);
+    harness::Engine engine(current, data, "");
+    test_addresses(data);
+    test_create(data);
+    test_foreign_exceptions(data);
+    for (const uint32_t threads : {1U, 3U}) test_logits(data, threads);
+    test_first_threads(data);
+    test_errors(engine.model(), data);
+  }
   return checks.finish("memory_test");
 }

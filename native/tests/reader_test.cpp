@@ -41,6 +41,7 @@ void test_reads_end_with_their_region() {
       {4, [](Reader& reader, size_t count) { reader.table("t", count, 1); }},
       {4, [](Reader& reader, size_t count) { reader.thresholds("t", count, true); }},
       {4, [](Reader& reader, size_t count) { reader.integers("t", count, 1, true); }},
+      {4, [](Reader& reader, size_t count) { reader.falling("t", count, 1, 1); }},
   };
   for (const auto& [entry, read] : reads) {
     for (size_t present = 1; present < 6; ++present) {
@@ -66,6 +67,22 @@ void test_an_error_names_the_tensor_and_both_numbers() {
   expect_error(error_of([&] { reader.table("d", 2, 1); }), {"d:", "4 bytes", "0 left"});
 }
 
+void test_a_single_number_must_be_present_and_above_0() {
+  const float numbers[] = {0.5F, 0.0F};
+  const Sizes sizes{0, 2};
+  Reader reader(numbers, sizeof(numbers), sizes);
+  checks.expect(reader.positive("a") == 0.5F, "a positive number is read");
+  expect_error(error_of([&] { reader.positive("b"); }), {"b:", "0", "above 0"});
+  expect_error(error_of([&] { reader.positive("c"); }), {"c:", "0 left"});
+}
+
+void test_falling_integers_are_cut() {
+  const int32_t numbers[] = {9, 9, 2, 7, 0, 0};
+  Reader reader(numbers, sizeof(numbers), Sizes{0, 6});
+  const bibert::Buffer<int32_t> read = reader.falling("a", 2, 3, 8);
+  checks.expect(read[0] == 8 && read[1] == 8 && read[2] == 2 && read[3] == 7, "the greatest value replaces greater ones");
+}
+
 void test_unread_data_is_an_error() {
   const Sizes sizes{2, 3};
   const harness::Bytes data(sizes.bytes());
@@ -80,6 +97,8 @@ void test_unread_data_is_an_error() {
 int main() {
   test_reads_end_with_their_region();
   test_an_error_names_the_tensor_and_both_numbers();
+  test_a_single_number_must_be_present_and_above_0();
+  test_falling_integers_are_cut();
   test_unread_data_is_an_error();
   return checks.finish("reader_test");
 }

@@ -182,10 +182,12 @@ constexpr size_t kMostKeys = 256;  // whose products of at most 225 fit into 16 
 
 struct PackedHead {
   PackedHead(size_t key_count, size_t channels, void* memory)
-      : keys((key_count + kLanes - 1) / kLanes * kLanes),
+      : keys(padded_keys(key_count)),
         key_bytes(static_cast<int8_t*>(memory)),
         scores(reinterpret_cast<int16_t*>(key_bytes + keys * channels)),
         weights(reinterpret_cast<uint8_t*>(scores + kQueries * keys)) {}
+
+  static size_t padded_keys(size_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
   size_t keys;        // a multiple of 16
   int8_t* key_bytes;  // [16 keys][channel][key]
@@ -194,7 +196,7 @@ struct PackedHead {
 };
 
 size_t head_bytes(size_t keys, size_t channels) {
-  return PackedHead(keys, channels, nullptr).keys * (channels + kQueries * (sizeof(int16_t) + 1));
+  return PackedHead::padded_keys(keys) * (channels + kQueries * (sizeof(int16_t) + 1));
 }
 
 void pack_keys(const Head& head, const PackedHead& packed) {

@@ -30,7 +30,7 @@ inline __m256i add_products(__m256i sum, __m256i bytes, __m256i levels) {
 inline __m256i lanes_of(__m256i sum) { return sum; }
 
 // The number of thresholds that are not below each distance, for 32 keys: a binary search in a table that `vpermw`
-// reads. Entry j of thresholds is that of weight j; the last ones are as in Weighting.
+// reads. Its entry j is the threshold of weight j.
 struct Weighting {
   explicit Weighting(const Head& head) : half(static_cast<int16_t>((head.top + 1) / 2)) {
     alignas(64) int16_t of_weight[32] = {};
@@ -97,13 +97,13 @@ __m256i load_halves(const uint8_t* low, const uint8_t* high) {
 struct PackedHead {
   PackedHead(size_t key_count, size_t channels, void* memory)
       : keys(round_up(key_count, kHeadBlock)),
-        parts(round_up(channels, kHeadBlock) / kHeadBlock),
+        parts(parts_of(channels)),
         key_bytes(static_cast<uint8_t*>(memory)),
         value_bytes(key_bytes + keys * parts * kHeadBlock),
         scores(reinterpret_cast<int16_t*>(value_bytes + keys * parts * kHeadBlock)),
         weights(reinterpret_cast<uint8_t*>(scores + kHeadQueries * keys)) {}
 
-  size_t bytes() const { return keys * (2 * parts * kHeadBlock + kHeadQueries * (sizeof(int16_t) + 1)); }
+  static size_t parts_of(size_t channels) { return round_up(channels, kHeadBlock) / kHeadBlock; }
 
   size_t keys;   // a multiple of 32
   size_t parts;  // of 32 channels
@@ -113,7 +113,10 @@ struct PackedHead {
   uint8_t* weights;      // the same
 };
 
-size_t head_bytes(size_t keys, size_t channels) { return PackedHead(keys, channels, nullptr).bytes(); }
+size_t head_bytes(size_t keys, size_t channels) {
+  const size_t key_bytes = 2 * PackedHead::parts_of(channels) * kHeadBlock + kHeadQueries * (sizeof(int16_t) + 1);
+  return round_up(keys, kHeadBlock) * key_bytes;
+}
 
 // Register 2j has keys 16j to 16j + 3 and 16j + 8 to 16j + 11, register 2j + 1 the others of these 16, so that packing
 // pairs of registers to 16 bits restores the order. A key that is not there is any other key; its score is replaced.
