@@ -44,9 +44,9 @@ static bibert_config read_config(char* header) {
       .labels = number(text, "labels"),
       .score_thresholds = value(text, "score_thresholds")[0] == 't',
       .ffn_levels = strncmp(value(text, "ffn_levels"), "\\\"bool", 6) == 0 ? BIBERT_FFN_BOOL : BIBERT_FFN_SIGN,
+      .norm_eps = strtod(value(text, "norm_eps"), NULL),
       .activation_bits = number(text, "activation_bits"),
       .attention_bits = number(text, "attention_bits"),
-      .norm_eps = strtod(value(text, "norm_eps"), NULL),
   };
   if (config.activation_bits == 0) config.activation_bits = config.attention_bits = 1; /* files of version 1 */
   for (int i = 0; i < 8; ++i) {

@@ -58,9 +58,9 @@ typedef struct bibert_config {
   uint32_t thresholds;       /* the BIBERT_THRESHOLD_... that are present */
   uint32_t score_thresholds; /* 1 if every head has a score threshold, else 0 */
   uint32_t ffn_levels;       /* BIBERT_FFN_SIGN or BIBERT_FFN_BOOL */
+  double norm_eps;           /* above 0, at most 1 */
   uint32_t activation_bits;  /* of the inputs of linear layers: 1, 2 or 4 */
   uint32_t attention_bits;   /* of queries, keys, values and attention weights: 1, 2 or 4; 1 iff activation_bits is 1 */
-  double norm_eps;           /* above 0, at most 1 */
 } bibert_config;
 
 /* Sequences of tokens, concatenated without padding. */

@@ -14,8 +14,8 @@ using harness::Logits;
 using harness::Random;
 using sample::Kind;
 
-constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
-constexpr bibert_config kLevels = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0, 0, BIBERT_FFN_BOOL, 4, 2, 1e-12};
+constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12, 1, 1};
+constexpr bibert_config kLevels = {2, 70, 2, 33, 90, 11, 9, 2, 3, 0, 0, BIBERT_FFN_BOOL, 1e-12, 4, 2};
 
 harness::Checks checks;
 
@@ -267,8 +267,8 @@ void test_unknown_isa(const Bytes& data) {
 }  // namespace
 
 int main() {
-  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12};
-  constexpr bibert_config kSmallLevels = {1, 5, 2, 3, 7, 3, 2, 1, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, 1e-12};
+  constexpr bibert_config kSmall = {2, 5, 2, 3, 7, 3, 2, 1, 2, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12, 1, 1};
+  constexpr bibert_config kSmallLevels = {1, 5, 2, 3, 7, 3, 2, 1, 2, 0, 0, BIBERT_FFN_BOOL, 1e-12, 2, 4};
   Random random(1);
   const Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
   const Bytes levels = harness::random_data(random, kLevels, sample::Numbers::kSmall);

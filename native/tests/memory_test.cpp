@@ -64,8 +64,8 @@ using harness::Logits;
 
 constexpr uint32_t kLabels = 3;
 constexpr bibert_config kConfigs[] = {
-    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0xFF, 1, BIBERT_FFN_SIGN, 1, 1, 1e-12},
-    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0, 0, BIBERT_FFN_BOOL, 2, 4, 1e-12},
+    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0xFF, 1, BIBERT_FFN_SIGN, 1e-12, 1, 1},
+    {2, 70, 2, 33, 90, 11, 40, 2, kLabels, 0, 0, BIBERT_FFN_BOOL, 1e-12, 2, 4},
 };
 bibert_config current;  // the one that is being tested
 

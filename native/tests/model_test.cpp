@@ -20,21 +20,21 @@ using harness::Random;
 
 constexpr double kEps = 1e-12;
 constexpr bibert_config kFixed[] = {
-    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
-    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
-    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0xFF, 1, BIBERT_FFN_BOOL, 1, 1, 1e-5},
-    {3, 63, 1, 63, 33, 30, 130, 64, 1, 0xAA, 0, BIBERT_FFN_BOOL, 1, 1, 1.0},
-    {4, 128, 2, 64, 512, 99, 70, 2, 2, 0, 1, BIBERT_FFN_SIGN, 1, 1, kEps},
-    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
-    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0x55, 1, BIBERT_FFN_BOOL, 1, 1, kEps},
-    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_SIGN, 1, 1, kEps},
-    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_BOOL, 2, 2, kEps},
-    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, kEps},
-    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0, 0, BIBERT_FFN_BOOL, 4, 4, 1e-5},
-    {2, 63, 1, 63, 33, 30, 130, 64, 1, 0, 0, BIBERT_FFN_BOOL, 4, 2, 1.0},
-    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 2, kEps},
-    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, 4, 4, kEps},
-    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_BOOL, 2, 4, kEps},
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_SIGN, kEps, 1, 1},
+    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps, 1, 1},
+    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0xFF, 1, BIBERT_FFN_BOOL, 1e-5, 1, 1},
+    {3, 63, 1, 63, 33, 30, 130, 64, 1, 0xAA, 0, BIBERT_FFN_BOOL, 1.0, 1, 1},
+    {4, 128, 2, 64, 512, 99, 70, 2, 2, 0, 1, BIBERT_FFN_SIGN, kEps, 1, 1},
+    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps, 1, 1},
+    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0x55, 1, BIBERT_FFN_BOOL, kEps, 1, 1},
+    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_SIGN, kEps, 1, 1},
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, BIBERT_FFN_BOOL, kEps, 2, 2},
+    {2, 64, 2, 32, 128, 50, 512, 2, 2, 0, 0, BIBERT_FFN_BOOL, kEps, 2, 4},
+    {2, 65, 3, 26, 130, 30, 512, 1, 3, 0, 0, BIBERT_FFN_BOOL, 1e-5, 4, 4},
+    {2, 63, 1, 63, 33, 30, 130, 64, 1, 0, 0, BIBERT_FFN_BOOL, 1.0, 4, 2},
+    {1, 312, 12, 26, 1200, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, kEps, 2, 2},
+    {1, 384, 12, 32, 1536, 99, 40, 2, 2, 0, 0, BIBERT_FFN_BOOL, kEps, 4, 4},
+    {1, 768, 12, 64, 3072, 99, 20, 2, 2, 0, 0, BIBERT_FFN_BOOL, kEps, 2, 4},
 };
 
 bibert_config random_config(Random& random) {

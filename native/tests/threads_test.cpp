@@ -46,7 +46,7 @@ using harness::Batch;
 using harness::Logits;
 using harness::Random;
 
-constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 30, 40, 2, 3, 0, 0, BIBERT_FFN_SIGN, 1, 1, 1e-12};
+constexpr bibert_config kConfig = {2, 70, 2, 33, 90, 30, 40, 2, 3, 0, 0, BIBERT_FFN_SIGN, 1e-12, 1, 1};
 constexpr uint32_t kThreadCounts[] = {1, 2, 3, 5, 8, 300, 0};
 
 // ThreadSanitizer does not support threads after a fork, and AddressSanitizer's malloc() may stay locked there forever.

@@ -38,8 +38,8 @@ class _Config(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("layers", "hidden", "heads", "head_size", "intermediate")),
         *((name, ctypes.c_uint32) for name in ("vocabulary", "positions", "token_types", "labels")),
         *((name, ctypes.c_uint32) for name in ("thresholds", "score_thresholds", "ffn_levels")),
-        *((name, ctypes.c_uint32) for name in ("activation_bits", "attention_bits")),
         ("norm_eps", ctypes.c_double),
+        *((name, ctypes.c_uint32) for name in ("activation_bits", "attention_bits")),
     )
 
 
@@ -125,7 +125,7 @@ def library() -> ctypes.CDLL:
         raise EngineError(
             f"{path}: is not a library that runs here ({one_line(error)}); install bibert again"
         ) from error
-    if version != ABI_VERSION:
+    if version not in (ABI_VERSION - 1, ABI_VERSION):  # the one before runs 1-bit models: its config is a prefix of ours
         raise EngineError(
             f"{path}: has version {version} of the C API, this bibert needs {ABI_VERSION}; install bibert again"
         )
