@@ -144,7 +144,9 @@ void measure_levels(const Kernels& kernels, int bits, const Shape& shape, int ro
         levels.linear_indices(product, {layer.scale.data(), layer.bias.data(), nullptr},
                               {{edge.data(), rate.data(), top}, indices.data(), stride});
       },
-      [&] { levels.linear_floats(product, {layer.scale.data(), layer.bias.data(), values}, values); });
+      [&] {
+        levels.linear_floats(product, {layer.scale.data(), layer.bias.data(), values}, values);
+      });
 }
 
 }  // namespace

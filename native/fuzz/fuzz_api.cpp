@@ -74,10 +74,10 @@ class Choices {
 };
 
 constexpr uint32_t bibert_config::*kFields[] = {
-    &bibert_config::layers,     &bibert_config::hidden,           &bibert_config::heads,
-    &bibert_config::head_size,  &bibert_config::intermediate,     &bibert_config::vocabulary,
-    &bibert_config::positions,  &bibert_config::token_types,      &bibert_config::labels,
-    &bibert_config::thresholds, &bibert_config::score_thresholds, &bibert_config::ffn_levels,
+    &bibert_config::layers,          &bibert_config::hidden,           &bibert_config::heads,
+    &bibert_config::head_size,       &bibert_config::intermediate,     &bibert_config::vocabulary,
+    &bibert_config::positions,       &bibert_config::token_types,      &bibert_config::labels,
+    &bibert_config::thresholds,      &bibert_config::score_thresholds, &bibert_config::ffn_levels,
     &bibert_config::activation_bits, &bibert_config::attention_bits,
 };
 

@@ -28,8 +28,7 @@ typedef enum bibert_status {
   BIBERT_FAILURE = 6 /* any other error */
 } bibert_status;
 
-/* The signs that have a threshold per channel, in the order of the file. With 2 or 4 bits, every site has edges instead.
- */
+/* The signs that have a threshold per channel, in the order of the file. With 2 or 4 bits, all sites have edges. */
 enum {
   BIBERT_THRESHOLD_ATTENTION_INPUT = 1 << 0,
   BIBERT_THRESHOLD_QUERY = 1 << 1,

@@ -35,9 +35,17 @@ BitSteps::BitSteps(const Model& model, Rows& rows)
       wide_(model.config.intermediate) {}
 
 bool BitSteps::normalize(const Norm& norm, Block block) {
-  return kernels_.layer_norm({states(block), norm.weight.data(), norm.bias.data(), norm.minimum.data(),
-                              model_.config.norm_eps, block.count, hidden_, states(block),
-                              at_.bits.data() + block.first * words_for(hidden_), {}, nullptr});
+  return kernels_.layer_norm({states(block),
+                              norm.weight.data(),
+                              norm.bias.data(),
+                              norm.minimum.data(),
+                              model_.config.norm_eps,
+                              block.count,
+                              hidden_,
+                              states(block),
+                              at_.bits.data() + block.first * words_for(hidden_),
+                              {},
+                              nullptr});
 }
 
 void BitSteps::project_queries(const Layer& layer, Block block, Scratch& scratch) {
@@ -58,16 +66,14 @@ void BitSteps::project_all(const Layer& layer, Block block, Scratch& scratch) {
 
 void BitSteps::attend(const Layer& layer, Block queries, Block sequence, Scratch& scratch) {
   const size_t stride = words_for(inner_);
-  scratch.attention.attend(
-      model_, layer,
-      {at_.queries.data() + queries.first * stride, at_.keys.data() + sequence.first * stride,
-       at_.values.data() + sequence.first * stride, queries.count, sequence.count,
-       at_.contexts.data() + queries.first * stride});
+  scratch.attention.attend(model_, layer,
+                           {at_.queries.data() + queries.first * stride, at_.keys.data() + sequence.first * stride,
+                            at_.values.data() + sequence.first * stride, queries.count, sequence.count,
+                            at_.contexts.data() + queries.first * stride});
 }
 
 bool BitSteps::finish(const Layer& layer, Block block, Scratch& scratch) {
-  kernels_.pack_tiles(at_.contexts.data() + block.first * words_for(inner_), block.count, inner_,
-                      scratch.tiles.data());
+  kernels_.pack_tiles(at_.contexts.data() + block.first * words_for(inner_), block.count, inner_, scratch.tiles.data());
   add(layer.attention_output, block, scratch);
   if (!normalize(layer.attention_norm, block)) return false;
   pack_hidden(block, scratch);
@@ -104,9 +110,9 @@ void BitSteps::project(const SignLinear& linear, Block block, const Scratch& scr
 
 // states = linear(tiles) + states
 void BitSteps::add(const FloatLinear& linear, Block block, const Scratch& scratch) {
-  kernels_.linear_floats(
-      product_of(linear.matrix, scratch.tiles, block.count),
-      {linear.scale.data(), linear.bias.data(), linear.base.data(), linear.step, states(block)}, states(block));
+  kernels_.linear_floats(product_of(linear.matrix, scratch.tiles, block.count),
+                         {linear.scale.data(), linear.bias.data(), linear.base.data(), linear.step, states(block)},
+                         states(block));
 }
 
 }  // namespace bibert

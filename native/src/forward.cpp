@@ -262,7 +262,7 @@ void run_groups(const Model& model, ThreadPool& pool, const bibert_batch& batch,
 void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& batch, size_t threads, float* logits) {
   check_batch(model.config, batch);
   (model.config.activation_bits == 1 ? run_groups<BitSteps> : run_groups<LevelSteps>)(model, pool, batch, threads,
-                                                                                       logits);
+                                                                                      logits);
 }
 
 }  // namespace bibert

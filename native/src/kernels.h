@@ -3,7 +3,8 @@
 //
 // Arrays over channels (scales, biases, thresholds, rows of floats and of bits) have padded(channels) entries. Past the
 // last channel, rows hold 0 and parameters a neutral value: scale, bias and weight 0, most_mismatches -1, minimum
-// +infinity, edge +infinity, rate 1. So a kernel may process the padding like any other channel, and the padding of its output is 0 again.
+// +infinity, edge +infinity, rate 1. So a kernel may process the padding like any other channel, and the padding of its
+// output is 0 again.
 #ifndef BIBERT_KERNELS_H
 #define BIBERT_KERNELS_H
 

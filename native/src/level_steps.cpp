@@ -12,7 +12,8 @@ LevelSteps::Rows::Rows(const Model& model, size_t rows)
       contexts(rows * padded(model.inner())) {}
 
 LevelSteps::Scratch::Scratch(const Model& model, size_t most_rows, size_t most_keys)
-    : inside(most_rows * padded(model.config.intermediate)), head(model.kernels->levels->head_bytes(most_keys, model.config.head_size)) {
+    : inside(most_rows * padded(model.config.intermediate)),
+      head(model.kernels->levels->head_bytes(most_keys, model.config.head_size)) {
   const size_t hidden = model.config.hidden;
   const size_t wide = model.config.intermediate;
   const auto bytes = model.kernels->levels->scratch_bytes;
@@ -21,11 +22,7 @@ LevelSteps::Scratch::Scratch(const Model& model, size_t most_rows, size_t most_k
 }
 
 LevelSteps::LevelSteps(const Model& model, Rows& rows)
-    : model_(model),
-      kernels_(*model.kernels),
-      at_(rows),
-      hidden_(model.config.hidden),
-      inner_(model.inner()) {}
+    : model_(model), kernels_(*model.kernels), at_(rows), hidden_(model.config.hidden), inner_(model.inner()) {}
 
 bool LevelSteps::normalize(const Norm& norm, Block block) {
   return kernels_.layer_norm({states(block), norm.weight.data(), norm.bias.data(), nullptr, model_.config.norm_eps,
@@ -64,10 +61,9 @@ void LevelSteps::attend(const LevelLayer& layer, Block queries, Block sequence, 
     const size_t at = head * size;
     const uint8_t* const keys = at_.heads.data() + sequence.first * 3 * part + part + at;
     kernels_.levels->attend({at_.heads.data() + queries.first * 3 * part + at, keys, keys + part, 3 * part,
-                             queries.count, sequence.count, size, top,
-                             layer.attention_thresholds.data() + head * top, layer.value_step,
-                             layer.context.levels(at), at_.contexts.data() + queries.first * part + at, part,
-                             scratch.head.data()});
+                             queries.count, sequence.count, size, top, layer.attention_thresholds.data() + head * top,
+                             layer.value_step, layer.context.levels(at),
+                             at_.contexts.data() + queries.first * part + at, part, scratch.head.data()});
   }
 }
 
@@ -97,10 +93,15 @@ void LevelSteps::copy_row(size_t from, size_t to) {
   std::copy_n(at_.indices.data() + from * stride, stride, at_.indices.data() + to * stride);
 }
 
-LevelProduct LevelSteps::product_of(const Matrix& matrix, const uint8_t* indices, Block block,
-                                    Scratch& scratch) const {
-  return {matrix.panels.data(), indices, block.count, matrix.outputs, matrix.inputs,
-          top_of(model_.config.activation_bits), true, scratch.linear.data()};
+LevelProduct LevelSteps::product_of(const Matrix& matrix, const uint8_t* indices, Block block, Scratch& scratch) const {
+  return {matrix.panels.data(),
+          indices,
+          block.count,
+          matrix.outputs,
+          matrix.inputs,
+          top_of(model_.config.activation_bits),
+          true,
+          scratch.linear.data()};
 }
 
 // states = linear(indices) + states

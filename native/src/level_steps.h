@@ -1,5 +1,5 @@
-// The steps of a forward pass with 2 or 4 bits per activation, for a block of rows; the steps of bit_steps.h, on indices
-// instead of bits.
+// The steps of a forward pass with 2 or 4 bits per activation, for a block of rows; the steps of bit_steps.h, on
+// indices instead of bits.
 #ifndef BIBERT_LEVEL_STEPS_H
 #define BIBERT_LEVEL_STEPS_H
 

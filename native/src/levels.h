@@ -46,9 +46,9 @@ struct Head {
   const uint8_t* values;
   size_t stride;
   size_t query_count;
-  size_t key_count;  // at most 8192
-  size_t channels;   // at most 64
-  uint8_t top;       // of queries, keys, values and weights
+  size_t key_count;           // at most 8192
+  size_t channels;            // at most 64
+  uint8_t top;                // of queries, keys, values and weights
   const int32_t* thresholds;  // `top` of them, at most channels · top², none greater than the one before
   float value_step;
   Levels context;     // without padding

@@ -274,8 +274,7 @@ class LevelMaker : public Maker {
     before.site = site(at + "attention_input", config_.hidden, config_.activation_bits);
     read_heads(at, layer.heads, inner);
     layer.value_step = reader_.positive(at + "value.step");
-    layer.attention_thresholds =
-        reader_.falling(at + "attention_threshold", config_.heads, top, greatest_distance);
+    layer.attention_thresholds = reader_.falling(at + "attention_threshold", config_.heads, top, greatest_distance);
     layer.context = site(at + "context", inner, config_.activation_bits);
     read_linear(at + "attention_output", layer.attention_output);
     read_norm(at + "attention_norm", layer.attention_norm);
@@ -332,9 +331,9 @@ void check_bits(const bibert_config& config) {
   }
   if (activation == 1) return;
   if (config.thresholds != 0 || config.score_thresholds != 0 || config.ffn_levels != BIBERT_FFN_BOOL) {
-    throw Error(BIBERT_BAD_MODEL, "config: thresholds is " + std::to_string(config.thresholds) +
-                                      ", score_thresholds " + std::to_string(config.score_thresholds) +
-                                      ", ffn_levels " + std::to_string(config.ffn_levels) + ", must be 0, 0 and 1 with " +
+    throw Error(BIBERT_BAD_MODEL, "config: thresholds is " + std::to_string(config.thresholds) + ", score_thresholds " +
+                                      std::to_string(config.score_thresholds) + ", ffn_levels " +
+                                      std::to_string(config.ffn_levels) + ", must be 0, 0 and 1 with " +
                                       std::to_string(activation) + " activation bits");
   }
 }

@@ -87,7 +87,7 @@ struct LevelLinear {
 
 // A layer with 2 or 4 bits.
 struct LevelLayer {
-  LevelLinear heads;  // query, key and value: three parts of padded(inner) output channels
+  LevelLinear heads;                     // query, key and value: three parts of padded(inner) output channels
   Buffer<int32_t> attention_thresholds;  // rows of top_of(attention_bits), one per head
   float value_step = 0.0F;
   Site context;

@@ -25,8 +25,8 @@ size_t layer_numbers(const bibert_config& c) {
   const size_t inner = size_t{c.heads} * c.head_size;
   const size_t linears = 3 * 2 * inner + 2 * c.hidden + 2 * c.intermediate + 2 * c.hidden;
   const size_t norms = 4 * c.hidden;
-  const size_t attention = c.activation_bits != 1 ? 1 + size_t{c.heads} * top_of(c.attention_bits)
-                                                  : size_t{c.score_thresholds} * c.heads;
+  const size_t attention =
+      c.activation_bits != 1 ? 1 + size_t{c.heads} * top_of(c.attention_bits) : size_t{c.score_thresholds} * c.heads;
   return linears + norms + attention + site_numbers(c, BIBERT_THRESHOLD_ATTENTION_INPUT, c.hidden) +
          site_numbers(c, BIBERT_THRESHOLD_QUERY, inner) + site_numbers(c, BIBERT_THRESHOLD_KEY, inner) +
          site_numbers(c, BIBERT_THRESHOLD_VALUE, inner) + site_numbers(c, BIBERT_THRESHOLD_CONTEXT, inner) +
@@ -145,11 +145,13 @@ Buffer<int32_t> Reader::falling(const std::string& name, size_t rows, size_t col
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i] < 0) reject_entry(name, i, "is " + std::to_string(out[i]) + ", must not be negative");
     if (i % columns != 0 && out[i] > out[i - 1]) {
-      reject_entry(name, i,
-                   "is " + std::to_string(out[i]) + ", must not be above the one before, " + std::to_string(out[i - 1]));
+      reject_entry(
+          name, i,
+          "is " + std::to_string(out[i]) + ", must not be above the one before, " + std::to_string(out[i - 1]));
     }
   }
-  std::replace_if(out.data(), out.data() + out.size(), [most](int32_t value) { return value > most; }, most);
+  std::replace_if(
+      out.data(), out.data() + out.size(), [most](int32_t value) { return value > most; }, most);
   return out;
 }
 

@@ -131,15 +131,16 @@ template <class Fixed, class Round>
 int run(const char* name, unsigned long rounds, const Fixed& fixed, const Round& round) {
   static constexpr const Kernels* kBuilt[] = {
 #if defined(BIBERT_HAS_AVX512)
-      &bibert::kAvx512,
+    &bibert::kAvx512,
 #endif
 #if defined(BIBERT_HAS_AVX2)
-      &bibert::kAvx2,
+    &bibert::kAvx2,
 #endif
 #if defined(BIBERT_HAS_NEON)
-      &bibert::kNeon,
+    &bibert::kNeon,
 #endif
-      &kReference};
+    &kReference
+  };
   bool same = true;
   const std::vector<const Kernels*>& available = bibert::available_kernels();
   for (const Kernels* kernels : kBuilt) {

@@ -155,8 +155,9 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
   Guarded<float> minimum(stride), wanted(rows * stride, 0xEE);
   Guarded<uint64_t> wanted_bits(rows * words_for(channels), 0xEE);
   for (size_t c = 0; c < stride; ++c) minimum[c] = kInfinity;
-  LayerNorm norm{input.data(), weight.data(), bias.data(),   minimum.data(),    random.one_of({1e-12, 1e-5, 1.0}),
-                 rows,         channels,      wanted.data(), wanted_bits.data(), {}, nullptr};
+  LayerNorm norm{input.data(), weight.data(), bias.data(),   minimum.data(),     random.one_of({1e-12, 1e-5, 1.0}),
+                 rows,         channels,      wanted.data(), wanted_bits.data(), {},
+                 nullptr};
   kReference.layer_norm(norm);
   // Some thresholds are exactly equal to an output.
   for (size_t c = 0; c < channels; ++c) {

@@ -73,8 +73,8 @@ struct Packed {
          Guarded<uint8_t>& indices, uint8_t top, bool is_signed)
       : panels(kernels.panel_bytes(shape.outputs, shape.inputs), 0xCC),
         scratch(kernels.scratch_bytes(shape.outputs, shape.inputs), 0xCC),
-        product{panels.data(), indices.data(), shape.rows,  shape.outputs,
-                shape.inputs,  top,            is_signed,   scratch.data()} {
+        product{panels.data(), indices.data(), shape.rows,    shape.outputs, shape.inputs,
+                top,           is_signed,      scratch.data()} {
     kernels.pack_panels(weights.data(), shape.outputs, shape.inputs, is_signed ? top : 0, panels.data());
     if (!panels.intact()) context.fail("pack_panels wrote outside panel_bytes");
   }
@@ -143,9 +143,8 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
   Guarded<float> weight = random_parameters(random, channels), bias = random_parameters(random, channels);
   const RandomSite site(random, channels, 1.0F, random.one_of<uint8_t>({3, 15}));
   Guarded<uint8_t> indices(rows * stride, 0xCC, random.up_to(7)), wanted_indices(rows * stride, 0xEE);
-  LayerNorm norm{input.data(), weight.data(),  bias.data(), nullptr,     1e-12,
-                 rows,         channels,       wanted.data(), nullptr,   site.levels,
-                 wanted_indices.data()};
+  LayerNorm norm{input.data(), weight.data(), bias.data(),          nullptr, 1e-12, rows, channels, wanted.data(),
+                 nullptr,      site.levels,   wanted_indices.data()};
   kReference.layer_norm(norm);
   norm.output = found.data();
   norm.indices = indices.data();
@@ -161,7 +160,8 @@ struct HeadShape {
 // Thresholds that cut a normal number of keys off, or few, or all but the greatest score.
 Guarded<int32_t> random_thresholds(Random& random, size_t channels, uint8_t top) {
   const size_t most = channels * top * top;
-  const size_t usual = random.one_of<size_t>({most, most / 4, 4 * top * static_cast<size_t>(std::sqrt(channels)), 1, 0});
+  const size_t usual =
+      random.one_of<size_t>({most, most / 4, 4 * top * static_cast<size_t>(std::sqrt(channels)), 1, 0});
   Guarded<int32_t> thresholds(top);
   for (size_t j = 0; j < top; ++j) thresholds[j] = static_cast<int32_t>(random.up_to(std::min(most, usual)));
   std::sort(thresholds.data(), thresholds.data() + top, std::greater<>());
@@ -183,10 +183,13 @@ void test_attention(Context& context, Random& random, const HeadShape& shape) {
     Guarded<uint8_t> found(shape.queries * context_stride, 0xCC), wanted(found.size(), 0xCC);
     Guarded<unsigned char> scratch(context.kernels->levels->head_bytes(shape.keys, shape.channels), 0xCC);
     Buffer<unsigned char> reference_scratch(kReference.levels->head_bytes(shape.keys, shape.channels));
-    bibert::Head head{queries.data(),   keys.data(),         values.data(),  stride,
-                      shape.queries,    shape.keys,          shape.channels, top,
-                      thresholds.data(), 1.0F + random.real(0.9F), site.levels, wanted.data(),
-                      context_stride,   reference_scratch.data()};
+    bibert::Head head{queries.data(),    keys.data(),
+                      values.data(),     stride,
+                      shape.queries,     shape.keys,
+                      shape.channels,    top,
+                      thresholds.data(), 1.0F + random.real(0.9F),
+                      site.levels,       wanted.data(),
+                      context_stride,    reference_scratch.data()};
     kReference.levels->attend(head);
     head.contexts = found.data();
     head.scratch = scratch.data();
@@ -206,7 +209,8 @@ void test_fixed_shapes(Context& context, Random& random) {
   test_linear(context, random, {kMaxRows, 384, 384});
   for (const size_t channels : Sizes{1, 63, 64, 65, 384, 768}) test_layer_norm(context, random, 6, channels);
   for (const size_t channels : Sizes{1, 2, 3, 4, 5, 26, 31, 32, 33, 63, 64})
-    for (const size_t keys : Sizes{1, 2, 7, 8, 15, 16, 17, 33, 130}) test_attention(context, random, {5, keys, channels});
+    for (const size_t keys : Sizes{1, 2, 7, 8, 15, 16, 17, 33, 130})
+      test_attention(context, random, {5, keys, channels});
   test_attention(context, random, {2, 8192, 64});
 }
 

@@ -80,7 +80,8 @@ void test_falling_integers_are_cut() {
   const int32_t numbers[] = {9, 9, 2, 7, 0, 0};
   Reader reader(numbers, sizeof(numbers), Sizes{0, 6});
   const bibert::Buffer<int32_t> read = reader.falling("a", 2, 3, 8);
-  checks.expect(read[0] == 8 && read[1] == 8 && read[2] == 2 && read[3] == 7, "the greatest value replaces greater ones");
+  checks.expect(read[0] == 8 && read[1] == 8 && read[2] == 2 && read[3] == 7,
+                "the greatest value replaces greater ones");
 }
 
 void test_unread_data_is_an_error() {

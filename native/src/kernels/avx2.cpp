@@ -345,14 +345,13 @@ __m128 normalize(const float* x, const Standard& standard, __m256d weight, __m25
   return _mm256_cvtpd_ps(_mm256_add_pd(weighted, bias));
 }
 
-// Stores the indices of eight values. `vcvttps2dq` truncates like floor, except below 0, where the index is 0 anyway;
-// the unsigned saturation of the second pack sets it.
+// Truncation equals floor, except below 0, where the index is 0 anyway and the unsigned pack sets it.
 void store_indices(const Levels& levels, size_t channel, __m256 values, uint8_t* out) {
   const __m256 above_edge = _mm256_sub_ps(values, _mm256_loadu_ps(levels.edge + channel));
   const __m256 position = _mm256_mul_ps(above_edge, _mm256_loadu_ps(levels.rate + channel));
   const __m256i index = _mm256_cvttps_epi32(_mm256_min_ps(position, _mm256_set1_ps(levels.top)));
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(index), _mm256_extracti128_si256(index, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(out + channel), _mm_packus_epi16(words, words));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(words, words));
 }
 
 constexpr size_t kNormRows = 4;  // rows that share the conversion of weight and bias to float64
@@ -360,11 +359,9 @@ constexpr size_t kNormRows = 4;  // rows that share the conversion of weight and
 template <bool HasLevels>
 bool layer_norm_rows(const LayerNorm& norm, size_t first, size_t rows) {
   const size_t stride = padded(norm.channels);
-  const float* input = norm.input + first * stride;
-  float* output = norm.output + first * stride;
   Standard standard[kNormRows];
   for (size_t row = 0; row < rows; ++row) {
-    if (!standardize(input + row * stride, norm.channels, norm.eps, standard[row])) return false;
+    if (!standardize(norm.input + (first + row) * stride, norm.channels, norm.eps, standard[row])) return false;
   }
   for (size_t c = 0; c < stride; c += 8) {
     const __m256d weight_low = _mm256_cvtps_pd(_mm_loadu_ps(norm.weight + c));
@@ -372,16 +369,15 @@ bool layer_norm_rows(const LayerNorm& norm, size_t first, size_t rows) {
     const __m256d bias_low = _mm256_cvtps_pd(_mm_loadu_ps(norm.bias + c));
     const __m256d bias_high = _mm256_cvtps_pd(_mm_loadu_ps(norm.bias + c + 4));
     for (size_t row = 0; row < rows; ++row) {
-      const float* x = input + row * stride + c;
-      const __m128 low = normalize(x, standard[row], weight_low, bias_low);
-      const __m256 y = _mm256_set_m128(normalize(x + 4, standard[row], weight_high, bias_high), low);
-      _mm256_storeu_ps(output + row * stride + c, y);
+      const size_t at = (first + row) * stride + c;
+      const __m128 low = normalize(norm.input + at, standard[row], weight_low, bias_low);
+      const __m256 y = _mm256_set_m128(normalize(norm.input + at + 4, standard[row], weight_high, bias_high), low);
+      _mm256_storeu_ps(norm.output + at, y);
       if (HasLevels) {
-        store_indices(norm.levels, c, y, norm.indices + (first + row) * stride);
+        store_indices(norm.levels, c, y, norm.indices + at);
       } else {
         const __m256 reached = _mm256_cmp_ps(y, _mm256_loadu_ps(norm.minimum + c), _CMP_GE_OQ);
-        uint8_t* bits = reinterpret_cast<uint8_t*>(norm.bits) + (first + row) * stride / 8;
-        bits[c / 8] = static_cast<uint8_t>(_mm256_movemask_ps(reached));
+        reinterpret_cast<uint8_t*>(norm.bits)[at / 8] = static_cast<uint8_t>(_mm256_movemask_ps(reached));
       }
     }
   }

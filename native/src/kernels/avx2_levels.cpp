@@ -1,6 +1,6 @@
-// AVX2 kernels for 2 and 4 bits. lookup.h describes the product. Here a table has the sums of four inputs in 16 bytes, and
-// `pshufb` selects one for each of 32 channels; a byte of weights has the bits of two tables. On Zen 4 this gives 100 to 125
-// products per cycle; bit planes would give 215 / 4 and 215 / 2 with the kernel of avx2.cpp.
+// AVX2 kernels for 2 and 4 bits. lookup.h describes the product. Here a table has the sums of four inputs in 16 bytes,
+// and `pshufb` selects one for each of 32 channels; a byte of weights has the bits of two tables. On Zen 4 this gives
+// 100 to 125 products per cycle; bit planes would give 215 / 4 and 215 / 2 with the kernel of avx2.cpp.
 #include "lookup.h"
 #include "x86_attention.h"
 
@@ -63,8 +63,8 @@ inline __m256i load_table(const uint8_t* from) {
 }
 
 // The sums of a few rows and 32 channels. kRun steps fit into a byte: 2 · 8 · 15 or 10 · 8 · 3. 16-bit lanes of
-// `whole` add even + 256 · odd bytes, modulo 2^16. The empty assembly only keeps the order of the rows: without it GCC 12
-// spills sums, which makes 4 bits 8 % slower on Zen 4. Two rows and two panels, which share loads, are 15 % slower.
+// `whole` add even + 256 · odd bytes, modulo 2^16. The empty assembly only keeps the order of the rows: without it GCC
+// 12 spills sums, which makes 4 bits 8 % slower on Zen 4. Two rows and two panels, which share loads, are 15 % slower.
 template <size_t kRows, size_t kRun>
 [[gnu::noinline]] void sum_panel(const Tile& tile, size_t panel) {
   const __m256i low = _mm256_set1_epi8(15);

@@ -1,8 +1,8 @@
-// AVX-512 kernels for 2 and 4 bits (F, BW, VL, DQ, VBMI, VNNI). lookup.h describes the product. Here a table has the sums
-// of six inputs in the 64 bytes of a register, and `vpermb` selects one for each of 64 channels: one look-up and one
-// addition of bytes compute 384 products. On Zen 4 the inner loop reaches 240 products per cycle with 4 bits, where every
-// second group needs a widening addition, and 280 with 2 bits. Bit planes would give 340 / 4 and 340 / 2 with the kernel of
-// avx512.cpp.
+// AVX-512 kernels for 2 and 4 bits (F, BW, VL, DQ, VBMI, VNNI). lookup.h describes the product. Here a table has the
+// sums of six inputs in the 64 bytes of a register, and `vpermb` selects one for each of 64 channels: one look-up and
+// one addition of bytes compute 384 products. On Zen 4 the inner loop reaches 240 products per cycle with 4 bits, where
+// every second group needs a widening addition, and 280 with 2 bits. Bit planes would give 340 / 4 and 340 / 2 with the
+// kernel of avx512.cpp.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns about its own header (PR 105593)
@@ -50,9 +50,7 @@ struct Avx512 {
   static constexpr size_t kTogether = 4;  // steps whose tables are made together
 
   // Splitting a register into even and odd bytes keeps the channels in order.
-  static size_t place(size_t channel) {
-    return channel < kBlock / 2 ? 2 * channel : 2 * channel - kBlock + 1;
-  }
+  static size_t place(size_t channel) { return channel < kBlock / 2 ? 2 * channel : 2 * channel - kBlock + 1; }
 
   // The tables of `steps` steps, and a few more to a multiple of four.
   static void make_tables(const uint8_t* indices, size_t steps, uint8_t* tables) {
@@ -218,8 +216,8 @@ struct IndexOutput {
         const __m512 above_edge = _mm512_sub_ps(_mm512_add_ps(scaled, bias[part]), edge[part]);
         index[part] = _mm512_cvttps_epi32(_mm512_min_ps(_mm512_mul_ps(above_edge, rate[part]), top));
       }
-      const __m512i bytes = _mm512_packus_epi16(_mm512_packs_epi32(index[0], index[1]),
-                                                _mm512_packs_epi32(index[2], index[3]));
+      const __m512i bytes =
+          _mm512_packus_epi16(_mm512_packs_epi32(index[0], index[1]), _mm512_packs_epi32(index[2], index[3]));
       _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, bytes));
     }
   }

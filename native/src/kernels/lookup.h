@@ -1,6 +1,6 @@
 // The product of weight bits and indices by table look-up, as far as it is the same on every instruction set. For a few
-// inputs of a row, a table holds the sums of all their subsets, and the weight bits of a channel select one. So the cost
-// does not depend on the bits of an activation. From the sum S of the indices u of a row where the weight is +1:
+// inputs of a row, a table holds the sums of all their subsets, and the weight bits of a channel select one. So the
+// cost does not depend on the bits of an activation. From the sum S of the indices u of a row where the weight is +1:
 //
 //   dot = 4 · S - 2 · sum of u - top · sum of w   at signed sites, 2 · S - sum of u at the unsigned one.
 //
@@ -54,9 +54,7 @@ struct BlockSums {
 template <class Isa>
 struct Lookup {
   // An even number; the last one may have no inputs.
-  static size_t steps_for(size_t inputs) {
-    return (inputs + 2 * Isa::kStepInputs - 1) / (2 * Isa::kStepInputs) * 2;
-  }
+  static size_t steps_for(size_t inputs) { return (inputs + 2 * Isa::kStepInputs - 1) / (2 * Isa::kStepInputs) * 2; }
   static size_t block_bytes(size_t inputs) { return kBlock * (sizeof(int32_t) + steps_for(inputs)); }
   static size_t panel_bytes(size_t outputs, size_t inputs) { return words_for(outputs) * block_bytes(inputs); }
 
@@ -155,9 +153,15 @@ class Multiplication {
       for (size_t b = 0; b < blocks; ++b) {
         const size_t at = channel + b * kBlock;
         const int32_t* const offsets = reinterpret_cast<const int32_t*>(panel + b * block_);
-        const BlockSums sums{scratch_.sums + b * kBlock, Isa::kBlocks * kBlock,       scratch_.before() + at,
-                             outputs_,                   offsets,                     of_rows_,
-                             product_.is_signed ? 2 : 1, rows,                        row,
+        const BlockSums sums{scratch_.sums + b * kBlock,
+                             Isa::kBlocks * kBlock,
+                             scratch_.before() + at,
+                             outputs_,
+                             offsets,
+                             of_rows_,
+                             product_.is_signed ? 2 : 1,
+                             rows,
+                             row,
                              at};
         if (first + count < steps_) {
           add_slice<kBlock>(sums, first == 0);

@@ -1,6 +1,6 @@
-// NEON kernels for 2 and 4 bits. lookup.h describes the product. Here a table has the sums of four inputs in the 16 bytes of
-// a register, and `tbl` selects one for each of 16 channels; a byte of weights has the bits of two tables. So far these
-// kernels have run in an emulator only.
+// NEON kernels for 2 and 4 bits. lookup.h describes the product. Here a table has the sums of four inputs in the 16
+// bytes of a register, and `tbl` selects one for each of 16 channels; a byte of weights has the bits of two tables. So
+// far these kernels have run in an emulator only.
 #include <arm_neon.h>
 
 #include "lookup.h"
@@ -8,8 +8,8 @@
 namespace bibert {
 namespace {
 
-constexpr size_t kLanes = 16;   // output channels in a register
-constexpr size_t kPanels = 2;   // registers of channels that share the tables: 4 x 2 sums take 24 of the 32 registers
+constexpr size_t kLanes = 16;  // output channels in a register
+constexpr size_t kPanels = 2;  // registers of channels that share the tables: 4 x 2 sums take 24 of the 32 registers
 
 struct Neon {
   static constexpr size_t kStepInputs = 8;
@@ -158,7 +158,8 @@ struct IndexOutput {
                           vld1q_f32(out.levels.rate + channel), out.levels.top);
       };
       uint8_t* const to = out.indices + (block.row + r) * out.stride + block.channel;
-      for (size_t i = 0; i < kBlock; i += kLanes) vst1q_u8(to + i, narrow(four(i), four(i + 4), four(i + 8), four(i + 12)));
+      for (size_t i = 0; i < kBlock; i += kLanes)
+        vst1q_u8(to + i, narrow(four(i), four(i + 4), four(i + 8), four(i + 12)));
     }
   }
 };
@@ -269,8 +270,8 @@ uint8x16_t contexts_of(const Head& head, const PackedHead& packed, size_t query,
   for (size_t i = 0; i < 4; ++i) {
     const int32x4_t doubled = vreinterpretq_s32_u32(vshlq_n_u32(totals[i], 1));
     const float32x4_t total = vcvtq_f32_s32(vsubq_s32(doubled, vdupq_n_s32(head.top * sum)));
-    indices[i] = indices_of(vmulq_n_f32(total, ratio), vld1q_f32(edge + 4 * i), vld1q_f32(rate + 4 * i),
-                            head.context.top);
+    indices[i] =
+        indices_of(vmulq_n_f32(total, ratio), vld1q_f32(edge + 4 * i), vld1q_f32(rate + 4 * i), head.context.top);
   }
   return narrow(indices[0], indices[1], indices[2], indices[3]);
 }

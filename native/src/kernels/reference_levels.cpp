@@ -37,7 +37,8 @@ void linear_indices(const LevelProduct& product, const LevelAffine& affine, cons
   for (size_t row = 0; row < product.rows; ++row) {
     uint8_t* indices = out.indices + row * out.stride;
     std::memset(indices, 0, padded(product.outputs));
-    for (size_t n = 0; n < product.outputs; ++n) indices[n] = index_of(value_of(product, affine, row, n), out.levels, n);
+    for (size_t n = 0; n < product.outputs; ++n)
+      indices[n] = index_of(value_of(product, affine, row, n), out.levels, n);
   }
 }
 

@@ -16,8 +16,8 @@
 namespace bibert {
 namespace {
 
-constexpr size_t kHeadBlock = 32;    // keys or channels that are packed together
-constexpr size_t kHeadQueries = 2;   // queries that share the loads of keys and values
+constexpr size_t kHeadBlock = 32;   // keys or channels that are packed together
+constexpr size_t kHeadQueries = 2;  // queries that share the loads of keys and values
 constexpr size_t kHeadRegisters = 4;
 constexpr size_t kMostChannels = 64;
 
@@ -105,8 +105,8 @@ struct PackedHead {
 
   static size_t parts_of(size_t channels) { return round_up(channels, kHeadBlock) / kHeadBlock; }
 
-  size_t keys;   // a multiple of 32
-  size_t parts;  // of 32 channels
+  size_t keys;           // a multiple of 32
+  size_t parts;          // of 32 channels
   uint8_t* key_bytes;    // [32 keys][4 channels][register][8 keys][channel]
   uint8_t* value_bytes;  // [4 keys][part][register][8 channels][key]
   int16_t* scores;       // rows of `keys`, one per query
@@ -143,7 +143,8 @@ void pack_keys(const Head& head, const PackedHead& packed) {
   }
 }
 
-// Interleaves four keys. Register r has channels 4r to 4r + 3 and 16 + 4r to 16 + 4r + 3, which packing to bytes undoes.
+// Interleaves four keys. Register r has channels 4r to 4r + 3 and 16 + 4r to 16 + 4r + 3, which packing to bytes
+// undoes.
 void pack_values(const Head& head, const PackedHead& packed) {
   __m256i* out = reinterpret_cast<__m256i*>(packed.value_bytes);
   for (size_t key = 0; key < head.key_count; key += 4) {
@@ -278,8 +279,8 @@ void sum_values(const PackedHead& packed, size_t quads, size_t part, __m256i (&t
 }
 
 template <size_t kQueries>
-void attend_queries(const Head& head, const PackedHead& packed, const Weighting& weighting,
-                    const ContextLevels& levels, size_t first) {
+void attend_queries(const Head& head, const PackedHead& packed, const Weighting& weighting, const ContextLevels& levels,
+                    size_t first) {
   const QueryLevels queries(head, first, kQueries);
   find_scores<kQueries>(head, packed, queries);
   __m256i offset[kQueries];
