@@ -125,7 +125,7 @@ def library() -> ctypes.CDLL:
         raise EngineError(
             f"{path}: is not a library that runs here ({one_line(error)}); install bibert again"
         ) from error
-    if version not in (ABI_VERSION - 1, ABI_VERSION):  # the one before runs 1-bit models: its config is a prefix of ours
+    if version not in (ABI_VERSION - 1, ABI_VERSION):  # the older one runs 1-bit models
         raise EngineError(
             f"{path}: has version {version} of the C API, this bibert needs {ABI_VERSION}; install bibert again"
         )
