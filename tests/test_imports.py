@@ -35,8 +35,8 @@ LIGHT_MODULES = [
 
 
 def modules_loaded_by(code: str) -> set[str]:
-    """The top-level names in `sys.modules` after `code` has run in a fresh interpreter."""
-    report = "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    """The names in `sys.modules` after `code` has run in a fresh interpreter."""
+    report = "import json, sys; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", f"import atexit\natexit.register(lambda: exec({report!r}))\n{code}"],
         capture_output=True,
@@ -65,6 +65,21 @@ def test_the_help_of_a_command_loads_nothing_heavy(command):
         f"import sys; sys.argv = ['bibert', {command!r}, '--help']; from bibert.cli import main; main()"
     )
     assert loaded & HEAVY == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "most"), [("predict", 22), ("train", 52), ("pack", 34)])
+def test_a_command_imports_only_what_it_uses(command, most, tmp_path, start, student):
+    (tmp_path / "data.csv").write_text("text,label\n" + "one good,p\ntwo bad,n\n" * 20, encoding="utf-8")
+    short = ["--epochs", "1", "--max-length", "16"]
+    words = {
+        "predict": ["a good film"],
+        "train": [f"{tmp_path}/data.csv", "--checkpoint", f"{start}", "-o", f"{tmp_path}/run", *short],
+        "pack": [f"{student}", "-o", f"{tmp_path}/student.bibert", "--max-length", "32"],
+    }[command]
+    code = f"import sys; sys.argv = ['bibert', {command!r}, *{words}]; from bibert.cli import main; main()"
+    ours = [name for name in modules_loaded_by(code) if name.partition(".")[0] == "bibert"]
+    assert len(ours) <= most, sorted(ours)
 
 
 @pytest.mark.parametrize("name", [name for name in bibert.__all__ if name != "__version__"])
