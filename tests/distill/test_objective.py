@@ -15,7 +15,7 @@ from bibert.nn.students import first_student, with_scheme
 
 SAME_DEPTH = LayerMatch(1, None)
 LABELS = torch.tensor([0, 2, 1])
-INSIDE = [name for name, term in TERMS.items() if term.inside]
+INSIDE = [name for name, term in TERMS.items() if term.trace]
 
 Make = Callable[..., BiBertOutput]
 Model = Callable[..., BiBertForSequenceClassification]

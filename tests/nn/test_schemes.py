@@ -13,7 +13,7 @@ from bibert.errors import SchemeError
 from bibert.nn.quantizers import quantize_weight
 from bibert.nn.schemes import (
     DMD,
-    PARTS,
+    QUANTIZER_FIELDS,
     QUANTIZERS,
     SCHEMES,
     STRUCTURES,
@@ -129,7 +129,7 @@ def test_a_sign_includes_the_gelu_before_it_in_its_gradient(name, quantizer):
 
 def with_quantizer(field: str, name: str, bits: int) -> Scheme:
     """A scheme with one quantizer in one place, at some bits, and plain ones elsewhere."""
-    parts = {"weight": 1, "embedding": 1, "activation": 1} | {PARTS[field]: bits}
+    parts = {"weight": 1, "embedding": 1, "activation": 1} | {QUANTIZER_FIELDS[field]: bits}
     plain = {"weight": "sign", "embedding": "sign", "activation": "affine", "attention": "sign"}
     plain |= {"ffn_activation": "linear"} if name == "bool" else {}
     share = 0.5 if name == "quantile" else None
@@ -138,7 +138,7 @@ def with_quantizer(field: str, name: str, bits: int) -> Scheme:
 
 ALLOWED = [
     (field, name, bits)
-    for field in PARTS
+    for field in QUANTIZER_FIELDS
     for name, quantizer in QUANTIZERS.items()
     if ("softmax" if field == "attention" else field) in quantizer.places and name != "none"
     for bits in sorted({quantizer.bits[0], quantizer.bits[-1]})

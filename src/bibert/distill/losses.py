@@ -2,9 +2,10 @@
 
 The usual terms (the paper's Section 2.2) compare values: mean squared errors of features, soft cross-entropy of
 logits. Direction-Matching Distillation (Section 3.3.2) compares directions: P_Q = QQᵀ / ‖QQᵀ‖ is the similarity matrix
-of the tokens of one text, and a term ‖P - P_T‖ equals √(2 - 2·cos) of the two matrices. Means are taken over the real
-tokens of a text first, then over the batch. So a loss does not depend on padding, and the mean over the processes of a
-distributed run is the loss of the whole batch. Layers, weights and sums are in `objective`.
+of the tokens of one text, and a term ‖P - P_T‖ equals √(2 - 2·cos) of the two matrices. Every term is computed per
+text, over its real tokens, and then averaged over the batch. So it does not depend on padding, and the mean over the
+processes of a distributed run is the loss of the whole batch; `norm_scope = "batch"` is the exception. Each function
+sees one layer; `objective` sums over layers and applies the weights.
 """
 
 from typing import Any, Literal

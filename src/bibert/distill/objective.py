@@ -4,9 +4,10 @@
 paper. The formulas are in `losses`; a new term is a function there and a row here.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,10 +39,10 @@ class LayerMatch:
         if self.kept_heads is None:
             return trace
         heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
-        names = ("query", "key", "value", "scores", "weights")
-        levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
-        kept = replace(trace, levels=levels, **{name: getattr(trace, name).index_select(1, heads) for name in names})
-        kept.mha = trace.mha  # the sum over all heads has no part of the kept ones
+        kept = copy.copy(trace)  # mha and ffn_hidden stay whole: they mix all heads
+        for name in ("query", "key", "value", "scores", "weights"):
+            setattr(kept, name, getattr(trace, name).index_select(1, heads))
+        kept.levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
         return kept
 
 
@@ -70,7 +71,7 @@ def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSeq
 class Lesson:
     """One batch as the terms see it: tensors of the student, each with the teacher's."""
 
-    layers: list[tuple[LayerTrace, LayerTrace]]  # empty, like the hidden states, unless a term is `inside`
+    layers: list[tuple[LayerTrace, LayerTrace]]  # empty, like the hidden states, unless a term reads the `trace`
     hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
     logits: tuple[Tensor, Tensor]
     labels: Tensor
@@ -96,7 +97,7 @@ class Term:
     """A term of the loss, and the parts of a lesson that it reads; other parts are not computed or get no gradient."""
 
     loss: Callable[[Lesson], Tensor]
-    inside: bool = True  # reads `layers`, `hidden_states` or `mask`
+    trace: bool = True  # reads `layers`, `hidden_states` or `mask`
     logits: bool = False  # reads the student's logits; otherwise pooler and classifier do not change
     teacher: bool = True  # reads anything of the teacher
 
@@ -109,8 +110,8 @@ TERMS: Mapping[str, Term] = {
     "dmd_key": Term(lambda x: x.sum_over_layers(dmd_loss, "key", x.scope)),
     "dmd_value": Term(lambda x: x.sum_over_layers(dmd_loss, "value", x.scope)),
     "hidden_direction": Term(lambda x: x.sum_over_hidden_states(hidden_direction_loss, x.scope)),
-    "prediction": Term(lambda x: prediction_loss(*x.logits), inside=False, logits=True),
-    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), inside=False, logits=True, teacher=False),
+    "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, logits=True),
+    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), trace=False, logits=True, teacher=False),
 }
 
 
@@ -150,7 +151,7 @@ class Objective:
     @property
     def needs_trace(self) -> bool:
         """Whether any term reads the traces."""
-        return any(TERMS[name].inside for name in self.weights)
+        return any(TERMS[name].trace for name in self.weights)
 
     @property
     def reaches_logits(self) -> bool:

@@ -67,7 +67,9 @@ class LayerTrace:
     context: Tensor  # (B, T, H · D), the heads side by side
     levels: HeadLevels  # queries, keys and values after their thresholds and quantizers
     mha: Tensor = field(init=False)  # (B, T, C), the paper's M: the output projection before residual and LayerNorm
-    ffn_hidden: Tensor = field(init=False)  # (B, T, intermediate), after the activation, before any quantizer
+    # (B, T, intermediate): the input of the second FFN layer before its threshold and quantizer. `gelu_sign` includes
+    # the GELU, so under it this tensor is the one before GELU, unlike a full-precision teacher's.
+    ffn_hidden: Tensor = field(init=False)
 
 
 class Shift(nn.Module):

@@ -40,8 +40,8 @@ class Quantizer(NamedTuple):
 
     def fits(self, place: str, bits: int) -> bool:
         """Whether it may be used at a place of `bits`; attention weights and the second FFN layer may use fewer."""
-        fewer_will_do = place in (*UNSIGNED, "scores") and bits < FLOAT_BITS
-        return place in self.places and (bits in self.bits or (fewer_will_do and self.bits[0] < bits))
+        may_have_fewer = place in (*UNSIGNED, "scores") and bits < FLOAT_BITS
+        return place in self.places and (bits in self.bits or (may_have_fewer and self.bits[0] < bits))
 
 
 # A place is a field of `Scheme`. Attention weights have two: `softmax`, and `scores` for Bi-Attention.
@@ -69,7 +69,7 @@ QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
     }
 )
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
-PARTS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
+QUANTIZER_FIELDS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
     {
         "weight": "weight",
         "embedding": "embedding",
@@ -123,7 +123,7 @@ class Scheme:
     weight: str = "none"  # quantizer of every linear weight in the encoder and the pooler
     embedding: str = "none"  # quantizer of the word embedding, with one scale per token
     activation: str = "none"  # quantizer of the input of every linear layer and of queries, keys and values
-    ffn_input: str = ""  # quantizer of the input of the second FFN layer, if it differs from `activation`
+    ffn_input: str = ""  # quantizer of the second FFN layer's input (the site `ffn_hidden`), if not `activation`
     normalizer: str = "softmax"  # turns attention scores into attention weights; `none` is Bi-Attention
     attention: str = "none"  # quantizer of the attention weights
     quantile: float | None = None  # the share of attention weights that `attention="quantile"` sets to zero
@@ -190,7 +190,7 @@ def _wrong_values(scheme: Scheme) -> Iterator[str]:
 
 def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
     attention = {"softmax": "softmax", "none": "scores"}[scheme.normalizer]
-    for field, part in PARTS.items():
+    for field, part in QUANTIZER_FIELDS.items():
         place, bits = attention if field == "attention" else field, getattr(scheme.bits, part)
         name = getattr(scheme, field) or (scheme.activation if field == "ffn_input" else "")
         if name in QUANTIZERS and QUANTIZERS[name].fits(place, bits):
@@ -336,10 +336,10 @@ def _variant(name: str, row: Scheme, changes: str) -> Scheme:
         elif field in SUBSETS:
             known = [word for word in SUBSETS[field] if word in words]
             values[field] = (*known, *(word for word in words if word not in known))
-        elif field in VALUES or field in PARTS:
+        elif field in VALUES or field in QUANTIZER_FIELDS:
             values[field] = {"true": True, "false": False}.get(text, text)
         else:
-            fields_to_change = ["without", *SUBSETS, *PARTS, *VALUES]
+            fields_to_change = ["without", *SUBSETS, *QUANTIZER_FIELDS, *VALUES]
             raise SchemeError(f"scheme {name!r}: cannot change {field!r}; {did_you_mean(field, fields_to_change)}")
     return replace(row, **values)
 

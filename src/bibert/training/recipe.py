@@ -57,7 +57,7 @@ class Recipe:
         seed: of everything random.
         norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
         mask_padding: exclude padding tokens from the distillation terms.
-        weights: changes to the scheme's weights of loss terms; 0 drops a term, `gold` adds the labels.
+        weights: changes to the weights of the scheme's loss terms: 0 drops a term, any other term can be added.
     """
 
     learning_rate: float = 1e-4

@@ -63,8 +63,9 @@ class DistillTrainer(BertTrainer):
         trace = self.objective.needs_trace
         with self.precision(model):
             student = model(**texts, trace=trace)
-            taught = self.teacher(texts, trace) if self.objective.needs_teacher else student
-        loss = self.objective(student, taught, inputs["labels"], self.match)
+            # Without a term that reads the teacher, the student's own output fills its place.
+            teacher = self.teacher(texts, trace) if self.objective.needs_teacher else student
+        loss = self.objective(student, teacher, inputs["labels"], self.match)
         self.note_terms(loss.terms)
         return (loss.total, student) if return_outputs else loss.total
 
@@ -107,12 +108,22 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         if done is not None:
             return done
         set_seed(recipe.seed)
-        taught = load_teacher(teacher, data, recipe)
-        first = taught if start is None else _load_start(start, taught, data, recipe)
-        check_length(recipe.max_length, taught.model.config.max_position_embeddings)
-        encoded = encode_data(data, first, recipe)
-        course = _Course(taught, first, row, objectives, recipe, encoded, run, probe, callbacks, arguments)
-        return course.run_stages()
+        loaded = load_teacher(teacher, data, recipe)
+        first = loaded if start is None else _load_start(start, loaded, data, recipe)
+        check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
+        distillation = _Distillation(
+            teacher=loaded,
+            start=first,
+            scheme=row,
+            objectives=objectives,
+            recipe=recipe,
+            data=encode_data(data, first, recipe),
+            run=run,
+            probe=probe,
+            callbacks=callbacks,
+            arguments=arguments,
+        )
+        return distillation.run_stages()
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -123,7 +134,7 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     classifier = load_classifier(teacher, overrides=dropout_overrides(recipe))
     if classifier.label_names != data.label_names:
         raise CheckpointError(
-            f"{teacher}: the teacher has {_shown(classifier.label_names)}, the data has {_shown(data.label_names)}; "
+            f"{teacher}: the teacher has {_labels(classifier.label_names)}, the data has {_labels(data.label_names)}; "
             "fine-tune a teacher on this data first: bibert finetune"
         )
     return classifier
@@ -134,7 +145,7 @@ def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: 
     learned = label_names_of(start)
     if learned != data.label_names and sorted(learned) == sorted(data.label_names):
         raise CheckpointError(
-            f"{start}: has {_shown(learned)}, the data has {_shown(data.label_names)}, so its answers would be "
+            f"{start}: has {_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be "
             "swapped; start from a model with the labels in this order"
         )
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
@@ -147,12 +158,12 @@ def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: 
     return classifier
 
 
-def _shown(label_names: tuple[str, ...]) -> str:
+def _labels(label_names: tuple[str, ...]) -> str:
     return f"the labels {', '.join(label_names)}" if label_names else "scores"
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Distillation:
     """One distillation: everything that its stages share."""
 
     teacher: Classifier
