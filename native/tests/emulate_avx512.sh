@@ -25,12 +25,13 @@ fi
 # The file system of the emulated machine. model_test runs as a user who may not start threads: on the single CPU,
 # fifteen threads that wait for each other would take hours.
 cp /bin/busybox system/bin/
-cp "$tests/kernels_test" "$tests/model_test" system/
+cp "$tests/kernels_test" "$tests/levels_test" "$tests/model_test" system/
 echo nobody:x:65534:65534::/:/ > system/etc/passwd
 cat > system/init <<END
 #!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
 /kernels_test $rounds &&
+  /levels_test $rounds &&
   (ulimit -u 1; exec /bin/busybox start-stop-daemon -S -c nobody -x /model_test -- $((rounds / 10))) &&
   echo all native tests passed
 /bin/busybox sleep 1
