@@ -4,7 +4,6 @@ Only what tests of pages need. Messages are JSON with a NUL after each; Chromium
 and answers on 4, so no port and no websocket is needed.
 """
 
-import base64
 import json
 import os
 import select
@@ -138,10 +137,6 @@ class Page:
         self.send("Input.dispatchMouseEvent", type="mouseMoved", **place)
         for kind in ("mousePressed", "mouseReleased") if click else ():
             self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
-
-    def screenshot(self, path: Path) -> None:
-        """What the window shows, as a PNG."""
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
 
     @property
     def complaints(self) -> list[str]:

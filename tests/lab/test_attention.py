@@ -44,7 +44,6 @@ def test_weights_of_a_softmax_are_shown_as_they_are_and_scaled_by_the_largest_of
     assert (found.layers, found.heads) == (2, 3)
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-6)
     np.testing.assert_array_equal(found.scaled.max(axis=(-2, -1)), np.ones((2, 3)))
-    np.testing.assert_array_equal(found.head(1, 2), found.scaled[1, 2])
     np.testing.assert_allclose(found.scaled * found.largest[..., None, None], found.weights, rtol=1e-6)
 
 
@@ -58,23 +57,19 @@ def test_weights_of_two_values_are_shown_as_bits_that_are_never_rescaled(values)
     np.testing.assert_array_equal(found.scaled, found.weights)
 
 
-def test_a_baseline_whose_weights_are_all_1_has_bits():
-    ones = np.ones((2, 3, 4, 4), np.float32)
-    found = attention_map(subject(ones, ones.astype(bool)), "baseline", "a film")
+@pytest.mark.parametrize("bit", [1, 0], ids=["baseline", "a head that attends to nothing"])
+def test_weights_that_are_all_the_same_bit_are_bits(bit):
+    weights = np.full((2, 3, 4, 4), bit, np.float32)
+    found = attention_map(subject(weights, weights.astype(bool)), "x", "a film")
     assert found.is_bits
-    np.testing.assert_array_equal(found.weights, ones)
-
-
-def test_a_head_of_zeros_stays_zeros():
-    zeros = np.zeros((2, 3, 4, 4), np.float32)
-    np.testing.assert_array_equal(attention_map(subject(zeros, zeros.astype(bool)), "x", "a film").scaled, zeros)
+    np.testing.assert_array_equal(found.scaled, weights)
 
 
 @pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 3), (-1, 0)])
 def test_a_head_that_is_not_there_is_refused(layer, head):
     found = attention_map(bits_subject(), "bibert", "a film")
     with pytest.raises(BibertError, match=r"bibert:.*layers.*0 to 1.*heads 0 to 2"):
-        found.head(layer, head)
+        found.require_head(layer, head)
 
 
 def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
@@ -83,9 +78,11 @@ def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
     assert list(by_title(models)) == ["full_precision", "a", "b (3)", "b (4)"]
 
 
-def test_models_side_by_side_keep_their_order():
+def test_models_side_by_side_keep_their_order_and_there_is_at_least_one():
     maps = attention_maps({"full_precision": softmax_subject(), "bibert": bits_subject()}, "a film")
     assert [one.title for one in maps] == ["full_precision", "bibert"]
+    with pytest.raises(DataError, match="at least one"):
+        attention_maps({}, "a film")
 
 
 @pytest.mark.parametrize(
@@ -101,11 +98,6 @@ def test_models_that_read_other_tokens_are_refused_by_name(tokens, message):
     other = subject(bits.astype(np.float32), bits, tokens=tokens)
     with pytest.raises(DataError, match=message):
         attention_maps({"left": bits_subject(), "right": other}, "a film")
-
-
-def test_no_model_is_refused():
-    with pytest.raises(DataError, match="at least one"):
-        attention_maps({}, "a film")
 
 
 def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained):

@@ -49,14 +49,13 @@ class AttentionMap:
         """(L, H, T, T) between 0 and 1: the weights of each head divided by its largest, or the bits."""
         return self.weights / self.largest[:, :, None, None]
 
-    def head(self, layer: int, head: int) -> Floats:
-        """The scaled (T, T) of one head."""
+    def require_head(self, layer: int, head: int) -> None:
+        """Raise an error if there is no such head."""
         if not (0 <= layer < self.layers and 0 <= head < self.heads):
             raise BibertError(
                 f"{self.title}: has no layer {layer} with a head {head}; layers are 0 to {self.layers - 1}, "
                 f"heads 0 to {self.heads - 1}"
             )
-        return np.asarray(self.scaled[layer, head])
 
 
 def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[AttentionMap, ...]:

@@ -4,15 +4,13 @@ The sentences have negation, contrast and word order, so that counting words is 
 `cli.quickstart` measures the packed file and prints the results.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from transformers import TrainerCallback, set_seed
 
 from bibert.data.encoding import train_tokenizer
-from bibert.data.examples import Split, TextData
-from bibert.data.synthetic import synthetic_reviews
+from bibert.data.examples import TextData
 from bibert.export import pack
 from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.layers import BiBertConfig
@@ -23,46 +21,31 @@ from bibert.training.run import RunFolder, save_classifier
 from bibert.training.student import distill
 from bibert.training.teacher import finetune
 
-TRAIN_ROWS, DEV_ROWS = 8000, 1000
+TRAIN_ROWS, DEV_ROWS = 8000, 1000  # of generated sentences
 LAYERS, CHANNELS, HEADS = 2, 128, 4
 TEACHER = Recipe(learning_rate=5e-4, epochs=4, batch_size=32, max_length=64, eval_every=250)
 STUDENT = Recipe(learning_rate=1e-3, epochs=2, batch_size=32, max_length=64, eval_every=250)
 STUDENTS = ("baseline", "bibert")
-SHIPPED = "bibert"  # the student to pack
+SHIPPED, PACKED = "bibert", "model.bibert"  # the student to pack, and its file
 
 Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the training of a model by its name
 
 
-@dataclass(frozen=True)
-class Quickstart:
-    """Dev accuracy of the teacher and of each student, the packed file, and the sentences."""
+def quickstart(data: TextData, output: Path, watch: Watch, seed: int = 0) -> dict[str, float]:
+    """Train a tokenizer and a teacher, distill each student, and pack one; the dev accuracy by the name of a folder.
 
-    teacher: float
-    students: Mapping[str, float]
-    packed: Path
-    train: Split
-    dev: Split
-
-
-def quickstart(output: Path, watch: Watch, seed: int = 0) -> Quickstart:
-    """Generate sentences, train a tokenizer and a teacher, distill each student, and pack one, all in `output`.
-
-    A killed quickstart resumes. `seed` determines sentences and weights.
+    A killed quickstart resumes. `seed` determines the weights.
     """
-    data = synthetic_reviews(TRAIN_ROWS, DEV_ROWS, seed)
     output.mkdir(parents=True, exist_ok=True)
-    start, teacher, packed = output / "start", output / "teacher", output / "model.bibert"
-    save_classifier(untrained(data, seed), start)
-    taught = finetune(start, data, teacher, TEACHER, callbacks=watch("teacher"))
-    learned = {
-        scheme: distill(RunFolder(teacher).model, scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
-        for scheme in STUDENTS
-    }
+    save_classifier(untrained(data, seed), output / "start")
+    learned = {"teacher": finetune(output / "start", data, output / "teacher", TEACHER, callbacks=watch("teacher"))}
+    teacher = RunFolder(output / "teacher").model
+    for scheme in STUDENTS:
+        learned[scheme] = distill(teacher, scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
     student = load_classifier(RunFolder(output / SHIPPED).model)
     about = {"data": "generated sentences", "seed": seed}
-    save(pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), packed)
-    students = {scheme: metrics["dev_accuracy"] for scheme, metrics in learned.items()}
-    return Quickstart(taught["dev_accuracy"], students, packed, data.train, data.dev["dev"])
+    save(pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), output / PACKED)
+    return {name: metrics["dev_accuracy"] for name, metrics in learned.items()}
 
 
 def untrained(data: TextData, seed: int) -> Classifier:

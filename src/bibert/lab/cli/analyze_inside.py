@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bibert.cli.console import print_json
-from bibert.cli.options import Json, require_torch, with_option_groups
+from bibert.cli.options import Json, option, require_torch, with_option_groups
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.cli.options import (
     FigureFile,
@@ -25,6 +25,7 @@ from bibert.lab.paper import DIRECTION_MARGINS
 from bibert.lab.plots.curves import draw_directions, draw_entropies
 from bibert.runtime.text import Row
 
+SITES = (*HEADS, *LAYERS)
 MOST_ROWS = 12  # of a table of many moments of a training
 PAPERS = (
     f"the paper's mean steps of attention scores of one head of its baseline: {DIRECTION_MARGINS[0]} towards, "
@@ -41,11 +42,7 @@ def entropy(
     texts: TextOptions,
     one: HeadOptions,
     site: Annotated[
-        str,
-        typer.Option(
-            help=f"Of models: show every head of one of {', '.join(HEADS)}, or of 'weight of query' and the like.",
-            show_default=False,
-        ),
+        str, option(f"Of models: show every head of one of {', '.join(HEADS)}, or of 'weight of query' and the like.")
     ] = "",
     output: FigureFile = None,
     json: Json = False,
@@ -64,59 +61,50 @@ def entropy(
         raise DataError("--site is for the tables of models that read texts; --json and runs show every head anyway")
     if rows:
         _entropy_of_models(models, rows, site, output, json)
-    else:
-        _entropy_of_runs(models, one, output, json)
+        return
+    runs = load_histories(models)
+    for title, run in runs.items():
+        if not run.entropy:
+            raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
+    runs = one.of(runs)
+    save_drawn(output, draw_entropies, {title: (run.steps, run.entropy) for title, run in runs.items()}, "step")
+    if json:
+        print_json({title: {"steps": run.steps, "entropy": _as_lists(run.entropy)} for title, run in runs.items()})
+        return
+    for title, run in runs.items():
+        lines = []
+        for look in _evenly(len(run.steps)):
+            tables = [run.entropy[name][look] for name in SITES]
+            lines.append([f"{run.steps[look]:,}", *(f"{table.mean():.3f} ({table.min():.3f})" for table in tables)])
+        name = f"{title}: entropy in bits through training, mean over layers and heads (least head)"
+        print_rows(name, ["step", *SITES], lines)
 
 
 def _entropy_of_models(paths: Sequence[str], rows: list[Row], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
-    save_drawn(
-        output, draw_entropies, {title: (range(len(one["query"])), one) for title, one in found.items()}, "layer"
-    )
+    layers = {title: (range(len(tables["query"])), tables) for title, tables in found.items()}
+    save_drawn(output, draw_entropies, layers, "layer")
     if json:
         print_json({title: rounded(tables) for title, tables in found.items()})
         return
     for title, tables in found.items():
         if site:
-            of_heads = {name: table for name, table in tables.items() if table.ndim == 2}
-            if site not in of_heads:
-                raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, of_heads)}")
-            columns = {f"head {head}": column for head, column in enumerate(of_heads[site].T)}
-            _print_by_layer(f"{title}: entropy of {site} in bits", columns)
+            heads = {name: table for name, table in tables.items() if table.ndim == 2}
+            if site not in heads:
+                raise DataError(f"--site {site}: not a site of heads; {did_you_mean(site, heads)}")
+            columns = {f"head {head}": column for head, column in enumerate(heads[site].T)}
+            print_rows(f"{title}: entropy of {site} in bits", ["layer", *columns], _by_layer(columns))
             continue
         weights = {name: table.reshape(len(table), -1).mean(axis=1) for name, table in tables.items()}
-        activations = {name: weights.pop(name) for name in (*HEADS, *LAYERS)}
+        activations = {name: weights.pop(name) for name in SITES}
         for columns in filter(None, (activations, weights)):  # weights may have no bits
             means = ["mean", *(f"{column.mean():.3f}" for column in columns.values())]
-            _print_by_layer(f"{title}: entropy in bits, mean over heads", columns, means)
+            print_rows(f"{title}: entropy in bits, mean over heads", ["layer", *columns], _by_layer(columns), means)
 
 
-def _print_by_layer(title: str, columns: Mapping[str, Floats], last: Sequence[str] = ()) -> None:
+def _by_layer(columns: Mapping[str, Floats]) -> list[list[str]]:
     layers = enumerate(zip(*columns.values(), strict=True))
-    lines = [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in layers]
-    print_rows(title, ["layer", *columns], lines, last)
-
-
-def _entropy_of_runs(paths: Sequence[str], one: HeadOptions, output: Path | None, json: bool) -> None:
-    found = load_histories(paths)
-    for title, history in found.items():
-        if not history.entropy:
-            raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
-    found = one.of(found)
-    save_drawn(output, draw_entropies, {title: (run.steps, run.entropy) for title, run in found.items()}, "step")
-    if json:
-        facts = {title: {"steps": run.steps, "entropy": _as_lists(run.entropy)} for title, run in found.items()}
-        print_json(facts)
-        return
-    sites = (*HEADS, *LAYERS)
-    for title, run in found.items():
-        lines = []
-        for look in _evenly(len(run.steps)):
-            tables = [run.entropy[site][look] for site in sites]
-            cells = [f"{values.mean():.3f} ({values.min():.3f})" for values in tables]
-            lines.append([f"{run.steps[look]:,}", *cells])
-        name = f"{title}: entropy in bits through training, mean over layers and heads (least head)"
-        print_rows(name, ["step", *sites], lines)
+    return [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in layers]
 
 
 def _as_lists(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,8 +121,7 @@ def direction(
     texts: TextOptions,
     one: HeadOptions,
     teacher: Annotated[
-        Path | None,
-        typer.Option("--teacher", "-t", help="Compare checkpoints with this teacher, on texts.", show_default=False),
+        Path | None, option("Compare checkpoints with this teacher, on texts.", "--teacher", "-t")
     ] = None,
     output: FigureFile = None,
     json: Json = False,
@@ -162,8 +149,7 @@ def direction(
     found = one.of(found)
     save_drawn(output, draw_directions, found)
     if json:
-        facts = {title: {"steps": run.moves, "direction": _as_lists(run.direction)} for title, run in found.items()}
-        print_json(facts)
+        print_json({title: {"steps": run.moves, "direction": _as_lists(run.direction)} for title, run in found.items()})
         return
     for title, run in found.items():
         name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"

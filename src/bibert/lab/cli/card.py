@@ -7,7 +7,7 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import with_option_groups
+from bibert.cli.options import option, with_option_groups
 from bibert.data.glue import get_task
 from bibert.errors import require_extra
 from bibert.files import write_whole
@@ -20,15 +20,9 @@ def card(
     output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
     title: Annotated[str, typer.Option(help="First line of the card.")],
     model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,
-    teacher: Annotated[
-        Path | None,
-        typer.Option("--teacher", "-t", help="Model folder of its teacher, inside its run.", show_default=False),
-    ] = None,
+    teacher: Annotated[Path | None, option("Model folder of its teacher, inside its run.", "--teacher", "-t")] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
-    limits: Annotated[
-        list[str] | None,
-        typer.Option("--limit", help="A sentence on what it cannot do; may be repeated.", show_default=False),
-    ] = None,
+    limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
 ) -> None:
     """Describe a packed file in Markdown: what it is, how good it is on labelled rows, how it was made.
 

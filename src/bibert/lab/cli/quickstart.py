@@ -1,8 +1,9 @@
 """`bibert quickstart`: the whole method in a few minutes, on generated data."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,10 +15,7 @@ from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 from bibert.training.recipe import SEEDS
 
-if TYPE_CHECKING:
-    from bibert.lab.quickstart import Quickstart
-
-PACKED = "bibert, packed"
+BY_THE_ENGINE = "bibert, packed"
 SHOWN = 3  # sentences whose answers are shown
 
 
@@ -32,7 +30,8 @@ def quickstart(
     """
     require_torch("bibert quickstart")
     from bibert.cli.progress import TrainingProgress
-    from bibert.lab.quickstart import DEV_ROWS, TRAIN_ROWS
+    from bibert.data.synthetic import synthetic_reviews
+    from bibert.lab.quickstart import DEV_ROWS, PACKED, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
     from bibert.lab.rivals.benchmark import Plan, compare
     from bibert.lab.rivals.engines import get_rivals
@@ -42,38 +41,41 @@ def quickstart(
 
     say(f"generating {TRAIN_ROWS} training sentences and {DEV_ROWS} to score on, seed {seed}")
     started = time.monotonic()
-    result = run(output, lambda title: [TrainingProgress(title)], seed)
-    words = float(bag_of_words(result.train).score(result.dev.joined_texts, result.dev.labels))
-    classifier = load(result.packed)
-    answers = classifier.predict(result.dev.texts)
-    gold = [classifier.labels[int(label)] for label in result.dev.labels]
+    data = synthetic_reviews(TRAIN_ROWS, DEV_ROWS, seed)
+    learned = run(data, output, lambda title: [TrainingProgress(title)], seed)
+    dev, packed = data.dev["dev"], output / PACKED
+    words = float(bag_of_words(data.train).score(dev.joined_texts, dev.labels))
+    classifier = load(packed)
+    answers = classifier.predict(dev.texts)
+    gold = [classifier.labels[int(label)] for label in dev.labels]
     engine = sum(answer["label"] == label for answer, label in zip(answers, gold, strict=True)) / len(gold)
+    accuracy = {"bag of words": words, "full_precision": learned.pop("teacher"), **learned, BY_THE_ENGINE: engine}
     plan = Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16)))
-    report = compare(result.packed, plan)
+    report = compare(packed, plan)
     seconds = time.monotonic() - started
     if json:
-        accuracy = {"bag of words": words, "full_precision": result.teacher, **result.students, PACKED: engine}
         print_json(
             {"accuracy": accuracy, "bench": report.to_dict(), "seconds": round(seconds, 1), "folder": str(output)}
         )
         return
-    print_table(_table(result, words, engine, output))
-    print_table(bench_table(result.packed, report))
+    print_table(_table(accuracy, output, packed))
+    print_table(bench_table(packed, report))
     warn_if_busy(report)
-    for text, answer in zip(result.dev.texts[:SHOWN], answers[:SHOWN], strict=True):
-        say(f'bibert predict --model {result.packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
+    for text, answer in zip(dev.texts[:SHOWN], answers[:SHOWN], strict=True):
+        say(f'bibert predict --model {packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
     say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
 
 
-def _table(result: "Quickstart", words: float, engine: float, output: Path) -> Table:
+def _table(accuracy: Mapping[str, float], output: Path, packed: Path) -> Table:
     table = Table("model", "bits W-E-A", "attention", "dev accuracy %", "where", title="quickstart")
-    table.add_row("bag of words (TF-IDF)", "", "none", f"{100 * words:.1f}", "")
-    rows = {"full_precision": (result.teacher, "teacher")}
-    rows |= {name: (accuracy, name) for name, accuracy in result.students.items()}
-    for name, (accuracy, folder) in rows.items():
+    percent = {name: f"{100 * share:.1f}" for name, share in accuracy.items()}
+    table.add_row("bag of words (TF-IDF)", "", "none", percent.pop("bag of words"), "")
+    engine = percent.pop(BY_THE_ENGINE)
+    for name, cell in percent.items():
         scheme = get_scheme(name)
         form = "softmax" if scheme.normalizer == "softmax" else "Bi-Attention"
         quantized = form if scheme.attention == "none" or form != "softmax" else f"{scheme.attention}({form})"
-        table.add_row(name, str(scheme.bits), quantized, f"{100 * accuracy:.1f}", str(output / folder / RUN_MODEL))
-    table.add_row(PACKED, "1-1-1", "Bi-Attention", f"{100 * engine:.1f}", str(result.packed))
+        folder = output / (name if scheme.is_quantized else "teacher") / RUN_MODEL
+        table.add_row(name, str(scheme.bits), quantized, cell, str(folder))
+    table.add_row(BY_THE_ENGINE, "1-1-1", "Bi-Attention", engine, str(packed))
     return table

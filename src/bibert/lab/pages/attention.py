@@ -18,7 +18,7 @@ LEVELS = 255  # steps between 0 and the largest weight of a head
 
 def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
     """The HTML of the page for models with the same tokens; it opens with one head of one layer."""
-    maps[0].head(layer, head)  # which must exist
+    maps[0].require_head(layer, head)
     tokens = maps[0].tokens
     facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}

@@ -16,7 +16,6 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError
 from bibert.lab.attention import AttentionMap
 from bibert.lab.look import Floats
 from bibert.lab.plots.style import COLOURS, SETTINGS, styled
@@ -38,8 +37,9 @@ BIT_OPACITY = 0.5  # of the line of a 1: crossing lines stay visible
 @styled()
 def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
     """One head of every model side by side: queries on the left, keys on the right, a line for attention."""
-    _require_maps(maps)
-    matrices = [one.head(layer, head)[:MOST_TOKENS, :MOST_TOKENS] for one in maps]
+    for one in maps:
+        one.require_head(layer, head)
+    matrices = [one.scaled[layer, head, :MOST_TOKENS, :MOST_TOKENS] for one in maps]
     tokens = maps[0].tokens
     height = 1.0 + ROW_INCHES * len(matrices[0])
     figure = Figure((max(PANEL_INCHES * len(maps), 4.5), height), layout="constrained")
@@ -56,8 +56,7 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
 @styled()
 def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
     """All heads of every model, one model below another: a small image of the T x T weights of each head."""
-    _require_maps(maps)
-    shown = [_layers_of(one, layers) for one in maps]
+    shown = [list(range(one.layers) if layers is None else layers) for one in maps]
     heights = [WIDTH * len(rows) / one.heads + 0.55 for one, rows in zip(maps, shown, strict=True)]
     figure = Figure((WIDTH, sum(heights) + 0.75), layout="constrained")
     panels = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -70,21 +69,6 @@ def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None =
     bar.set_label(f"{'; '.join(_legend(maps, 'weight / largest of its head', 'bit'))}\n{images}")
     bar.outline.set_visible(False)
     return figure
-
-
-def _require_maps(maps: Sequence[AttentionMap]) -> None:
-    if not maps:
-        raise BibertError("a figure of attention needs at least one model")
-
-
-def _layers_of(one: AttentionMap, layers: Sequence[int] | None) -> list[int]:
-    chosen = list(range(one.layers) if layers is None else layers)
-    if not chosen:
-        raise BibertError("a model view needs at least one layer")
-    for layer in chosen:
-        if not 0 <= layer < one.layers:
-            raise BibertError(f"{one.title}: has no layer {layer}; its layers are 0 to {one.layers - 1}")
-    return chosen
 
 
 def _legend(maps: Sequence[AttentionMap], of_weights: str, of_bits: str) -> list[str]:
@@ -111,6 +95,7 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
 
 
 def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
+    one.require_head(max(layers), 0)
     images = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
     if not one.is_bits:
         images = images / images.max(axis=(-2, -1), keepdims=True)
