@@ -17,6 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest
+from hypothesis import settings
 
 from bibert.data.examples import Split, TextData
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from bibert.training.recipe import Recipe
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+settings.register_profile("bibert", deadline=None)  # tests never assert on time
+settings.load_profile("bibert")
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need what users have.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -179,7 +179,7 @@ def test_a_data_loader_takes_all_parts_together(tokenizer):
 
 
 @given(lengths=st.lists(st.integers(2, 50), min_size=1, max_size=300), batch_size=st.integers(1, 40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_row_comes_once_an_epoch(lengths, batch_size):
     sampler = LengthGroupedSampler(lengths, batch_size, seed=1)
     assert sorted(sampler) == list(range(len(lengths))) == list(range(len(sampler)))

@@ -151,6 +151,7 @@ INPUT = {
     "affine": few_in(256, rows),
     "lsq": integers(-8, 7),
     "lsq_unsigned": integers(0, 15),
+    "levels": integers(-15, 15),
 }
 WEIGHT = INPUT | {"symmetric": values(-1, 0, 1), "group_affine": few_in(4, rows)}
 HEADS = INPUT | {"affine": few_in(256, whole_matrices)}
@@ -159,6 +160,7 @@ REAL_KEYS = INPUT | {
     "quantile": values(0, 1),
     "asym": few_in(2, rows),
     "bwn": values(1),
+    "levels": integers(0, 15),
 }
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -53,14 +53,12 @@ def run(x, weight, bias, eps=EPS):
 
 
 @given(rows)
-@settings(deadline=None)
 def test_layer_norm_is_the_integer_computation_bit_for_bit(x):
     weight, bias = affine(x.shape[-1])
     assert np.array_equal(run(x, weight, bias), in_numpy(x, weight, bias, EPS))
 
 
 @given(rows, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_layer_norm_does_not_depend_on_the_order_of_channels(x, random):
     weight, bias = affine(x.shape[-1])
     order = list(range(x.shape[-1]))
@@ -196,7 +194,7 @@ def by_name(schemes):
     return pytest.mark.parametrize("scheme", schemes, ids=lambda scheme: scheme.name)
 
 
-@by_name([*SCHEMES.values(), baseline_quantile(30)])
+@by_name([*(row for row in SCHEMES.values() if not row.attention_bits), baseline_quantile(30)])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_masked_keys_have_weight_zero(scheme, dropout):
     torch.manual_seed(0)

@@ -140,7 +140,7 @@ ALLOWED = [
     (field, name, bits)
     for field in QUANTIZER_FIELDS
     for name, quantizer in QUANTIZERS.items()
-    if ("softmax" if field == "attention" else field) in quantizer.places and name != "none"
+    if ("softmax" if field == "attention" else field) in quantizer.places and name not in ("none", "levels")
     for bits in sorted({quantizer.bits[0], quantizer.bits[-1]})
 ]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -149,7 +149,6 @@ rows = npst.arrays(np.float64, (2, 12), elements=st.floats(-1, 1, allow_subnorma
 
 
 @given(rows)
-@settings(deadline=None)
 def test_splitting_is_exact_unless_the_small_weights_outweigh_the_large_ones(values):
     weight = torch.from_numpy(values)
     levels = twn(weight, Scope(2, PER_ROW)).levels

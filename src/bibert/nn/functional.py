@@ -94,11 +94,14 @@ class _StraightThrough(torch.autograd.Function):
 class _RowsProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
-        # The integer product first, each scale once after it: exact in float32 below 2^24 (numeric contract, rule 4).
+        # The integer product first, the scale after it: exact in float32 below 2^24 (numeric contract, rules 4 and 10).
         levels = (a @ b.transpose(-1, -2)).to(a.dtype)
-        product = levels if scale_b is None else levels * scale_b.transpose(-1, -2)
-        if scale_a is not None:
-            product = product * scale_a
+        scale = None if scale_b is None else scale_b.transpose(-1, -2)
+        if scale is not None and scale_a is not None and scale_a.numel() == 1:
+            product = levels * (scale * scale_a)  # one step for all of `a`: the engine stores both as one scale
+        else:
+            product = levels if scale is None else levels * scale
+            product = product if scale_a is None else product * scale_a
         ctx.save_for_backward(a, b, scale_a, scale_b, levels if ctx.needs_input_grad[3] else None)
         device = a.device.type
         ctx.autocast = {"dtype": torch.get_autocast_dtype(device), "enabled": torch.is_autocast_enabled(device)}
@@ -184,7 +187,8 @@ def bi_linear(x: Quantized, weight: Quantized) -> Tensor:
     Eq. 2 itself is `bi_linear(Quantized(sign(x)), binarize_rows(weight))`. (..., in) and (out, in) to (..., out).
     """
     lead = x.levels.shape[:-1]
-    scale = None if x.scale is None else x.scale.expand(*lead, 1).reshape(-1, 1)
+    scale = x.scale if x.scale is None or x.scale.numel() == 1 else x.scale.expand(*lead, 1).reshape(-1, 1)
+    scale = scale.view(1, 1) if scale is not None and scale.numel() == 1 else scale
     flat = rows_product(Quantized(x.levels.reshape(-1, x.levels.shape[-1]), scale), weight)
     return flat.view(*lead, -1)
 

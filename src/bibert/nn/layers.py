@@ -5,7 +5,7 @@ arithmetic is in `functional` and `quantizers`; `model` builds the network from 
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,11 @@ from bibert.nn.functional import (
     sign,
     sign_within,
 )
+from bibert.nn.levels import LevelAttention, Levels
 from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
 from bibert.nn.schemes import Scheme, as_scheme
+
+TensorOrLevels = TypeVar("TensorOrLevels", Tensor, Quantized)
 
 
 class BiBertConfig(BertConfig):  # type: ignore[misc]
@@ -85,7 +88,10 @@ class Shift(nn.Module):
 
 
 def shift(site: str, channels: int, scheme: Scheme) -> nn.Module:
-    """The threshold of a site, or the identity if the scheme has none there."""
+    """The levels of a site, its threshold, or the identity if the scheme has neither there."""
+    if scheme.activation == "levels":
+        bits = scheme.attention_bits if site in ("query", "key", "value") else scheme.bits.activation
+        return Levels(channels, bits, signed=site != "ffn_hidden")
     return Shift(channels) if site in scheme.thresholds else nn.Identity()
 
 
@@ -100,16 +106,17 @@ class QuantLinear(nn.Linear):
         super().__init__(inputs, outputs)
         self.quantizer = scheme.weight
         self.bits = scheme.bits.weight
-        self.input_quantizer = activation_quantizer(input_quantizer or scheme.activation, scheme.bits.activation)
+        name = input_quantizer or scheme.activation
+        self.input_quantizer = activation_quantizer("none" if name == "levels" else name, scheme.bits.activation)
         self.twin_weight = nn.Parameter(torch.zeros_like(self.weight)) if scheme.split else None
         gains = {"none": 0, "layer": 1, "row": outputs}[scheme.gain]
         self.gain = nn.Parameter(torch.ones(gains)) if gains else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | Quantized) -> Tensor:
         """(..., in) to (..., out)."""
-        if self.quantizer == "none":
+        if isinstance(x, Tensor) and self.quantizer == "none":
             return super().forward(x).to(x.dtype)  # autocast lowers the precision of the product and nothing else
-        rows = self.input_quantizer(x)
+        rows = self.input_quantizer(x) if isinstance(x, Tensor) else x
         out = bi_linear(rows, self.quantized_weight())
         if self.twin_weight is not None:
             out = out + bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
@@ -221,6 +228,13 @@ class BiAttention(nn.Module):
         return bi_attention(query, key, value, mask, self.binarize, self.threshold)
 
 
+def attention(scheme: Scheme, heads: int) -> nn.Module:
+    """The attention of a scheme."""
+    if scheme.attention == "levels":
+        return LevelAttention(scheme.attention_bits)
+    return BiAttention(scheme, heads) if scheme.normalizer == "none" else SoftmaxAttention(scheme)
+
+
 class BertSelfAttention(nn.Module):
     """Queries, keys, values, heads."""
 
@@ -235,8 +249,7 @@ class BertSelfAttention(nn.Module):
         self.query_shift = shift("query", inner, scheme)
         self.key_shift = shift("key", inner, scheme)
         self.value_shift = shift("value", inner, scheme)
-        has_softmax = scheme.normalizer == "softmax"
-        self.attention = SoftmaxAttention(scheme) if has_softmax else BiAttention(scheme, self.heads)
+        self.attention = attention(scheme, self.heads)
         self.dropout = config.attention_probs_dropout_prob
 
     def forward(self, hidden: Tensor, mask: Tensor) -> LayerTrace:
@@ -254,7 +267,10 @@ class BertSelfAttention(nn.Module):
         heads = (self._heads(query), self._heads(key), self._heads(value))
         return LayerTrace(*heads, result.scores, result.weights, context, result.levels)
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _heads(self, x: TensorOrLevels) -> TensorOrLevels:
+        if isinstance(x, Quantized):
+            assert x.scale is not None  # the step of `Levels`
+            return Quantized(self._heads(x.levels), x.scale.unsqueeze(0))
         return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)
 
 

@@ -48,6 +48,7 @@ class Quantizer(NamedTuple):
 WEIGHTS = ("weight", "embedding")
 UNSIGNED = ("ffn_input", "softmax")  # values from 0 up
 SIGNED = ("activation", *UNSIGNED)
+LEVEL_BITS = range(2, 5, 2)  # the dial
 FLOAT, ONE, TWO, ANY = range(FLOAT_BITS, FLOAT_BITS + 1), range(1, 2), range(2, 3), range(1, 9)
 AT_LEAST_TWO = range(2, 9)  # levels up to ±(2^(bits-1) - 1), which is 0 for one bit
 QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
@@ -63,6 +64,7 @@ QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
         "group_affine": Quantizer(ANY, ("weight",)),
         "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
         "lsq_unsigned": Quantizer(ANY, UNSIGNED),
+        "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
         "asym": Quantizer(ONE, ("softmax",)),
         "mean": Quantizer(ONE, ("softmax",)),
         "quantile": Quantizer(ONE, ("softmax",)),
@@ -78,7 +80,7 @@ QUANTIZER_FIELDS: Mapping[str, str] = MappingProxyType(  # the fields that name 
         "attention": "activation",
     }
 )
-VALUES: Mapping[str, tuple[str | bool, ...]] = MappingProxyType(  # the fields that take one of several other values
+VALUES: Mapping[str, tuple[str | int, ...]] = MappingProxyType(  # the fields that take one of several other values
     {
         "normalizer": ("softmax", "none"),
         "ffn_activation": ("gelu", "relu", "linear"),
@@ -86,6 +88,7 @@ VALUES: Mapping[str, tuple[str | bool, ...]] = MappingProxyType(  # the fields t
         "score_thresholds": (False, True),
         "gain": ("none", "layer", "row"),
         "scaled_context": (False, True),
+        "attention_bits": (0, *LEVEL_BITS),
     }
 )
 SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})
@@ -134,10 +137,11 @@ class Scheme:
     gain: str = "none"  # a learned factor of the scale of a weight, one per `layer` or one per output `row`
     scaled_context: bool = False  # the gradient window of the context's sign grows with √(attended keys)
     kept: tuple[str, ...] = ()  # structures in full precision, to measure the cost of binarizing them
+    attention_bits: int = 0  # bits of queries, keys, values and attention weights of `levels`; 0 in other schemes
     schedule: tuple[Stage, ...] = LABELS_ONLY  # the training runs, in order
 
     def __post_init__(self) -> None:
-        for rule in (_wrong_values, _wrong_quantizers, _contradictions, _wrong_schedule):
+        for rule in (_wrong_values, _wrong_quantizers, _contradictions, _wrong_levels, _wrong_schedule):
             for problem in rule(self):
                 raise SchemeError(f"scheme {self.name!r}: {problem}")
 
@@ -226,6 +230,16 @@ def _contradictions(s: Scheme) -> Iterator[str]:
         yield "a sign after ffn_activation='relu' is always +1; use 'gelu', 'linear' or a threshold at 'ffn_hidden'"
 
 
+def _wrong_levels(s: Scheme) -> Iterator[str]:
+    quantizers = {s.activation, s.attention, s.ffn_input or s.activation}
+    if "levels" in quantizers and (quantizers != {"levels"} or s.weight != "sign" or s.ffn_activation != "linear"):
+        yield "levels are for activation, ffn_input and attention together, with weight='sign', ffn_activation='linear'"
+    if bool(s.attention_bits) != ("levels" in quantizers):
+        yield f"attention_bits is {s.attention_bits}, must be 2 or 4 with activation='levels' and 0 without"
+    if s.attention_bits and s.thresholds:
+        yield f"thresholds is {s.thresholds}, but levels have one at every site; remove it"
+
+
 def _wrong_schedule(s: Scheme) -> Iterator[str]:
     half, stages = [stage.half_width_ternary for stage in s.schedule], ", ".join(stage.name for stage in s.schedule)
     if not half:
@@ -242,6 +256,22 @@ def _wrong_schedule(s: Scheme) -> Iterator[str]:
 def _one_bit(name: str, schedule: tuple[Stage, ...], **changes: Any) -> Scheme:
     """The paper's Section 2: bi-linear layers and signs everywhere; rows differ in attention and losses."""
     return Scheme(name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **changes)
+
+
+def _levels(name: str, bits: int, schedule: tuple[Stage, ...] = DMD, attention_bits: int = 4) -> Scheme:
+    """The dial: 1-bit weights and embeddings, `bits` of activation, softmax attention on levels."""
+    return Scheme(
+        name,
+        Bits(1, 1, bits),
+        weight="sign",
+        embedding="sign",
+        activation="levels",
+        attention="levels",
+        ffn_activation="linear",
+        gain="row",
+        attention_bits=attention_bits,
+        schedule=schedule,
+    )
 
 
 def _rival(name: str, bits: Bits, weight: str, activation: str, **changes: Any) -> Scheme:
@@ -271,6 +301,8 @@ _ROWS = (
         gain="row",
         scaled_context=True,
     ),
+    _levels("bibert_2", 2),
+    _levels("bibert_4", 4),
     # The assistant of `bibert_plus`, trained first to become its teacher: linear layers have ternary inputs.
     _rival(
         "bibert_plus_1-1-2",
@@ -337,7 +369,7 @@ def _variant(name: str, row: Scheme, changes: str) -> Scheme:
             known = [word for word in SUBSETS[field] if word in words]
             values[field] = (*known, *(word for word in words if word not in known))
         elif field in VALUES or field in QUANTIZER_FIELDS:
-            values[field] = {"true": True, "false": False}.get(text, text)
+            values[field] = {"true": True, "false": False}.get(text, int(text) if text.isdigit() else text)
         else:
             fields_to_change = ["without", *SUBSETS, *QUANTIZER_FIELDS, *VALUES]
             raise SchemeError(f"scheme {name!r}: cannot change {field!r}; {did_you_mean(field, fields_to_change)}")

@@ -84,7 +84,7 @@ def calibrate(
 
 
 def _same_activations(one: Scheme, other: Scheme) -> bool:
-    names = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept")
+    names = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept", "attention_bits")
     same = all(getattr(one, name) == getattr(other, name) for name in names)
     return same and one.bits.activation == other.bits.activation
 
