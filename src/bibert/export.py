@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_
-from bibert.nn.layers import BiBertConfig, QuantLinear
+from bibert.nn.layers import BiBertConfig, QuantLinear, Shift
+from bibert.nn.levels import Levels, weight_distances
 from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.packed.bits import pack_rows
@@ -41,6 +42,12 @@ SHIFTS = {  # sites of thresholds, and where a block has them
     "context": "attention.output.input_shift",
     "ffn_input": "intermediate.input_shift",
     "ffn_hidden": "output.input_shift",
+}
+SITE_OF_LINEAR = {  # the site whose levels a linear layer reads
+    **dict.fromkeys(("query", "key", "value"), "attention_input"),
+    "attention_output": "context",
+    "intermediate": "ffn_input",
+    "output": "ffn_hidden",
 }
 NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
 
@@ -107,21 +114,20 @@ def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
         "embeddings.token_type": _parameter(model, "bert.embeddings.token_type_embeddings.weight"),
         "embeddings.position": _parameter(model, "bert.embeddings.position_embeddings.weight"),
         **_weight_and_bias(model, "bert.embeddings.LayerNorm", "embeddings.norm"),
-        **_linear(model, "bert.pooler.dense", "pooler"),
+        **_linear(model, "bert.pooler.dense", "pooler", "bert.pooler.input_shift"),
+        **_site(model, "bert.pooler.input_shift", "pooler_input"),
         **_weight_and_bias(model, "classifier", "classifier"),
     }
-    thresholds = model.config.quantization.thresholds
-    if "pooler_input" in thresholds:
-        tensors["pooler_input.threshold"] = _parameter(model, "bert.pooler.input_shift.threshold")
     for layer in range(model.config.num_hidden_layers):
         block, at = f"bert.encoder.layer.{layer}", f"layers.{layer}"
         for name, path in LINEARS.items():
-            tensors |= _linear(model, f"{block}.{path}", f"{at}.{name}")
+            tensors |= _linear(model, f"{block}.{path}", f"{at}.{name}", f"{block}.{SHIFTS[SITE_OF_LINEAR[name]]}")
         for name, path in NORMS.items():
             tensors |= _weight_and_bias(model, f"{block}.{path}", f"{at}.{name}")
-        for site in thresholds:
-            if site in SHIFTS:
-                tensors[f"{at}.{site}.threshold"] = _parameter(model, f"{block}.{SHIFTS[site]}.threshold")
+        for site, path in SHIFTS.items():
+            tensors |= _site(model, f"{block}.{path}", f"{at}.{site}")
+        if model.config.quantization.attention_bits:
+            tensors |= _level_attention(model, f"{block}.attention.self", at)
         if model.config.quantization.score_thresholds:
             tensors[f"{at}.score_threshold"] = _least_scores(model, f"{block}.attention.self.attention.threshold")
     return tensors
@@ -154,12 +160,38 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
     return sum(len(group) for _, group in groups)
 
 
-def _linear(model: nn.Module, path: str, name: str) -> Tensors:
-    """Bits, scale and bias of a binary linear layer, as the network computes them on a CPU."""
-    layer = model.get_submodule(path)
+def _linear(model: nn.Module, path: str, name: str, site: str) -> Tensors:
+    """Bits, scale and bias of a binary linear layer, as the network computes them on a CPU; `site` is its input's."""
+    layer, levels = model.get_submodule(path), model.get_submodule(site)
     assert isinstance(layer, QuantLinear)
-    words, scale = _bits_and_scale(f"{path}.weight", copy.deepcopy(layer).cpu().quantized_weight())
+    weight = copy.deepcopy(layer).cpu().quantized_weight()
+    if isinstance(levels, Levels):  # the step of the input is part of the scale (rule 10)
+        assert weight.scale is not None
+        weight = weight._replace(scale=weight.scale * levels.positive_step.cpu())
+    words, scale = _bits_and_scale(f"{path}.weight", weight)
     return {f"{name}.bits": words, f"{name}.scale": scale, f"{name}.bias": _parameter(model, f"{path}.bias")}
+
+
+def _site(model: nn.Module, path: str, name: str) -> Tensors:
+    """The threshold of a site, or the edge and rate of its levels; nothing if it has neither."""
+    site = model.get_submodule(path)
+    if isinstance(site, Levels):
+        rule = site.rule
+        return {f"{name}.edge": _floats(path, rule.edge), f"{name}.rate": _floats(path, rule.rate.view(1))}
+    return {f"{name}.threshold": _parameter(model, f"{path}.threshold")} if isinstance(site, Shift) else {}
+
+
+def _level_attention(model: BiBertForSequenceClassification, path: str, at: str) -> Tensors:
+    """The step of the values, and the limits of the attention weights of each head (rule 11)."""
+    sites = [model.get_submodule(f"{path}.{name}_shift") for name in ("query", "key", "value")]
+    query, key, value = (cast("Levels", site).positive_step for site in sites)
+    size, heads = model.config.head_size, model.config.num_attention_heads
+    scale = query.item() * key.item() / math.sqrt(size)
+    limits = weight_distances(scale, model.config.quantization.attention_bits, size)
+    return {
+        f"{at}.value.step": _floats(path, value.view(1)),
+        f"{at}.attention_threshold": np.tile(np.array(limits, dtype=np.int32), (heads, 1)),
+    }
 
 
 def _bits_and_scale(name: str, rows: Quantized) -> tuple[NDArray[np.uint64], Floats]:

@@ -10,9 +10,10 @@ from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE, get_scheme
 from bibert.packed import schema
 
 
-def test_only_one_bit_schemes_with_bi_attention_can_be_packed():
+def test_the_dial_and_one_bit_schemes_with_bi_attention_can_be_packed():
     packable = {name for name, row in SCHEMES.items() if why_not_packable(row) is None}
-    assert packable == {"bibert", "bibert_plus", "baseline+bi_attention", "attention_bool_max_entropy"}
+    one_bit = {"bibert", "bibert_plus", "baseline+bi_attention", "attention_bool_max_entropy"}
+    assert packable == one_bit | {"bibert_2", "bibert_4"}
     assert set(FFN_LEVELS.values()) == set(schema.FFN_LEVELS)
 
 
@@ -40,9 +41,9 @@ def test_the_second_ffn_layer_of_a_packable_scheme_has_levels(name, levels):
         "full_precision": "32-32-32",
         "bibert_plus_1-1-2": "1-1-2",
         "baseline": "softmax",
-        "binarybert_1-1-1": "softmax",
+        "binarybert_1-1-4": "sum of two",
         "attention_sign_max_entropy": "'sign'.*'bool'",
-        "bibert(weight=bwn)": "bwn, sign, sign",
+        "bibert(weight=bwn)": "bwn, sign",
         "bibert(kept=mha+pooler)": "mha and pooler in full precision",
         "bibert(ffn_activation=relu,thresholds=ffn_hidden)": "FFN.*sign after relu",
         "bibert(ffn_input=bwn)": "FFN.*bwn after gelu",

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
-from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig, columns_of_bits, tensor_specs
+from bibert.packed.schema import DIAL, FFN_LEVELS, SITES, PackedConfig, columns_of_bits, tensor_specs
 
 # Every optional part, and no row that fills its last word.
 SIZES = {"layers": 1, "hidden": 20, "heads": 2, "head_size": 10, "intermediate": 33, "vocabulary": 12, "positions": 8}
 PARTS = {"thresholds": ("query", "context", "pooler_input"), "score_thresholds": True, "ffn_levels": "bool"}
 SMALL = PackedConfig(**SIZES, token_types=2, labels=2, **PARTS)
+LEVELS = {"thresholds": (), "score_thresholds": False, "ffn_levels": "bool"}  # what more than one bit goes with
 TOKENIZER = b'{"version":"1.0"}'
 
 
@@ -23,10 +24,13 @@ def random_tensors(config, seed=0):
     for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
         if dtype == "U64":
             tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
+        elif name.endswith("attention_threshold"):
+            tensors[name] = -np.sort(-draw.integers(0, 4 * config.head_size, shape, dtype=np.int32))
         elif dtype == "I32":
             tensors[name] = draw.integers(-config.head_size, config.head_size + 1, shape, dtype=np.int32)
-        elif name.endswith(".scale"):
-            tensors[name] = draw.random(shape, dtype=np.float32)
+        elif name.endswith((".scale", ".rate", ".step")):
+            part = np.float32(1 / 2**config.activation_bits)  # of 1: sums of large levels stay inside LayerNorm's range
+            tensors[name] = draw.random(shape, dtype=np.float32) * part + np.float32(name.endswith(".rate"))
         else:
             tensors[name] = draw.standard_normal(shape, dtype=np.float32)
     return tensors
@@ -52,9 +56,15 @@ def make_model():
 
 
 @pytest.fixture(scope="session")
+def make_levels(make_model):
+    """The same for a model with 2-bit activations and 4-bit attention."""
+    return lambda **changes: make_model(**LEVELS | {"activation_bits": 2, "attention_bits": 4} | changes)
+
+
+@pytest.fixture(scope="session")
 def small_configs():
     """A hypothesis strategy: configs of every kind, with few channels so that files stay small."""
-    return st.builds(
+    one_bit = st.builds(
         PackedConfig,
         layers=st.integers(1, 3),
         hidden=st.integers(1, 130),
@@ -70,3 +80,5 @@ def small_configs():
         score_thresholds=st.booleans(),
         ffn_levels=st.sampled_from(FFN_LEVELS),
     )
+    bits = st.fixed_dictionaries(dict.fromkeys(("activation_bits", "attention_bits"), st.sampled_from(DIAL)))
+    return one_bit | st.builds(lambda config, bits: dataclasses.replace(config, **LEVELS, **bits), one_bit, bits)

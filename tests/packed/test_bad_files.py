@@ -25,7 +25,7 @@ class Draft:
         self.model = model
         self.metadata = {
             "format": "bibert",
-            "version": "1",
+            "version": "2" if model.config.has_levels else "1",
             "config": dump(model.config.to_dict(), sort_keys=True),
             "labels": dump(model.labels),
             "max_length": "8",
@@ -187,7 +187,8 @@ KINDS = {
     "metadata is a list": (lambda draft: setattr(draft, "metadata", ["0" * 64]), r"__metadata__ is \['"),
     "no format": (without("format"), "__metadata__ is {'version'"),
     "version 0": (metadata(version="0"), "version is '0', must be"),
-    "version of the future": (metadata(version="2"), "newer bibert: .*version 2.* up to 1; pip install"),
+    "version of the future": (metadata(version="3"), "newer bibert: .*version 3.* up to 2; pip install"),
+    "version 2 with one bit": (metadata(version="2"), """spelling .* b'2",.* must be b'1"""),
     "version in words": (metadata(version="one"), "version is 'one', must be"),
     "version as a number": (metadata(version=1), "version is 1, must be"),
     "version missing": (without("version"), "version is None, must be"),
@@ -259,17 +260,45 @@ KINDS = {
 }
 
 
+# The same for a file of version 2.
+LEVELS = {
+    "version 1 with levels": (metadata(version="1"), """spelling .* b'1",.* must be b'2"""),
+    "three bits": (config(activation_bits=3), r"config: .* are \(3, 4\), .* 2 or 4"),
+    "bits true": (config(attention_bits=True), r"config: .* are \(2, True\), .* 2 or 4"),
+    "one bit of attention": (config(attention_bits=1), r"config: .* are \(2, 1\), .* 2 or 4"),
+    "half a dial": (
+        config_text(lambda text: text.replace('"attention_bits":4,', "")),
+        r"config: .*\['attention_bits'\]",
+    ),
+    "levels and thresholds": (config(thresholds=["query"]), r"config: .* \(\('query',\), .* activation_bits 2"),
+    "levels and score thresholds": (config(score_thresholds=True), r"config: .* \(\(\), True, .* activation_bits 2"),
+    "levels of ±1": (config(ffn_levels="sign"), r"config: .* \(\(\), False, 'sign'\) .* activation_bits 2"),
+    "infinite edge": (number("pooler_input.edge", 1, math.inf), "'pooler_input.edge': .* to inf, must be finite"),
+    "rate of 0": (number("pooler_input.rate", 0, 0.0), "'pooler_input.rate': holds 0.0, .* above 0"),
+    "negative rate": (number("layers.0.query.rate", 0, -1.0), "'layers.0.query.rate': holds -1.0, .* above 0"),
+    "step of 0": (number("layers.0.value.step", 0, 0.0), "'layers.0.value.step': holds 0.0, .* above 0"),
+    "negative limit": (number("layers.0.attention_threshold", 29, -1), "attention_threshold': .* -1 to .* rise"),
+    "rising limit": (number("layers.0.attention_threshold", 17, 99), "attention_threshold': .* to 99, .* rise"),
+}
+ALL = KINDS | LEVELS
+
+
 @pytest.fixture(scope="module")
 def draft(make_model):
     return Draft(make_model())
 
 
 @pytest.fixture(scope="module")
-def messages(draft, tmp_path_factory):
+def draft_of_levels(make_levels):
+    return Draft(make_levels())
+
+
+@pytest.fixture(scope="module")
+def messages(draft, draft_of_levels, tmp_path_factory):
     """What `load` says of every kind, without the path it starts with."""
     path, found = tmp_path_factory.mktemp("bad") / "bad.bibert", {}
-    for name, (change, _) in KINDS.items():
-        changed = copy.deepcopy(draft)
+    for name, (change, _) in ALL.items():
+        changed = copy.deepcopy(draft_of_levels if name in LEVELS else draft)
         content = change(changed)
         path.write_bytes(content if isinstance(content, bytes) else changed.build())
         with pytest.raises(ModelFileError) as refusal:
@@ -279,13 +308,14 @@ def messages(draft, tmp_path_factory):
     return found
 
 
-def test_the_draft_that_bad_files_are_made_of_is_itself_good(draft, tmp_path):
-    save(draft.model, tmp_path / "good.bibert")
-    assert draft.build() == (tmp_path / "good.bibert").read_bytes()
+def test_the_drafts_that_bad_files_are_made_of_are_themselves_good(draft, draft_of_levels, tmp_path):
+    for good in (draft, draft_of_levels):
+        save(good.model, tmp_path / "good.bibert")
+        assert good.build() == (tmp_path / "good.bibert").read_bytes()
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ALL)
 def test_each_bad_file_is_refused_with_its_own_short_message(name, messages):
-    assert [other for other in KINDS if re.search(KINDS[name][1], messages[other])] == [name]
+    assert [other for other in ALL if re.search(ALL[name][1], messages[other])] == [name]
     assert messages[name].isprintable()
     assert len(messages[name]) < 700

@@ -19,11 +19,11 @@ FLIPS = 4_000
 KILLS = 100
 
 
-@pytest.fixture
-def small_file(make_model, tmp_path):
+@pytest.fixture(params=[1, 2], ids="version {}".format)
+def small_file(request, make_model, make_levels, tmp_path):
     """A file of about 8 kB with every optional part, half header and half data."""
     path = tmp_path / "small.bibert"
-    save(make_model(), path)
+    save((make_model if request.param == 1 else make_levels)(), path)
     return path
 
 

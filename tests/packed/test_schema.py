@@ -83,6 +83,8 @@ def test_every_size_is_accepted_at_its_limits_and_refused_beyond(name):
         ({"ffn_levels": "ternary"}, "ffn_levels is 'ternary'"),
         ({"thresholds": ("value", "query")}, r"thresholds is \('value', 'query'\).* in this order"),
         ({"thresholds": ("query", "query")}, r"thresholds is \('query', 'query'\).* once"),
+        ({"activation_bits": 4}, r"are \(4, 1\)"),
+        ({"attention_bits": 2}, r"are \(1, 2\)"),
     ],
 )
 def test_invalid_options_are_refused(change, message):

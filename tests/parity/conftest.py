@@ -18,9 +18,11 @@ from torch import Tensor, nn
 
 from bibert.export import SHIFTS, config_of, tensors_of
 from bibert.nn.layers import BertSelfAttention, BiBertConfig, QuantLinear
+from bibert.nn.levels import Levels
 from bibert.nn.model import BertLayer, BiBertForSequenceClassification
 from bibert.nn.schemes import Scheme, get_scheme
 from bibert.packed.file import PackedModel
+from bibert.packed.schema import SITES
 from bibert.runtime import reference
 from bibert.runtime.engine import Engine, available_isas
 
@@ -57,11 +59,11 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def new_pair() -> Callable[..., Pair]:
-    """A factory of random networks, from a seed, BERT's shape, and what the scheme has more than `bibert`."""
+    """A factory of random networks, from a seed, a scheme and what it has more, and BERT's shape."""
 
-    def make(seed: int, parts: Mapping[str, Any] = MappingProxyType({}), **shape: int) -> Pair:
+    def make(seed: int, parts: Mapping[str, Any] = MappingProxyType({}), scheme: str = "bibert", **shape: int) -> Pair:
         random = torch.Generator().manual_seed(seed)
-        network = _new_network(random, replace(get_scheme("bibert"), **parts), SHAPE | shape)
+        network = _new_network(random, replace(get_scheme(scheme), **parts), SHAPE | shape)
         return Pair(network, _packed(network))
 
     return make
@@ -190,6 +192,10 @@ def _fill_embedding(module: nn.Embedding, random: torch.Generator) -> None:
     module.weight[_some(module.num_embeddings, random)] = 0.0
 
 
+def _fill_step(module: Levels, random: torch.Generator) -> None:
+    module.step.mul_(0.5 + torch.rand((), generator=random))
+
+
 def _fill_classifier(module: nn.Linear, random: torch.Generator) -> None:
     _normal(module.weight, random, std=1.0)
     _normal(module.bias, random, std=1.0)
@@ -201,20 +207,33 @@ _FILLERS: dict[str, Callable[..., None]] = {
     "Embedding": _fill_embedding,
     "LayerNorm": _fill_norm,
     "Linear": _fill_classifier,
+    "Levels": _fill_step,
 }
 
 
 def _fill_thresholds(network: BiBertForSequenceClassification, random: torch.Generator) -> None:
     """Thresholds that values meet, which are the values of the module before."""
     scheme, before = network.config.quantization, network.bert.embeddings.LayerNorm
+    sites = SITES if scheme.attention_bits else scheme.thresholds
     for layer in network.bert.encoder.layer:
-        for site in (site for site in SHIFTS if site in scheme.thresholds):
+        for site in (site for site in SHIFTS if site in sites):
             layer.get_submodule(SHIFTS[site]).threshold.copy_(_layer_threshold(site, layer, before, random))
+        if scheme.attention_bits:
+            _sharpen(layer)
         if scheme.score_thresholds:
             _fill_score_thresholds(layer.attention.self, random)
         before = layer.output.LayerNorm
-    if "pooler_input" in scheme.thresholds:
+    if "pooler_input" in sites:
         network.bert.pooler.input_shift.threshold.copy_(_threshold_on_states(before, random))
+
+
+def _sharpen(layer: BertLayer) -> None:
+    """Let queries attend to few keys, and fit the levels of the context, which is a mean of values, to its range."""
+    for name in ("query", "key"):
+        layer.attention.self.get_submodule(name).weight.mul_(3)
+        layer.get_submodule(SHIFTS[name]).step.mul_(3)
+    layer.get_submodule(SHIFTS["context"]).threshold.div_(15)
+    layer.get_submodule(SHIFTS["context"]).step.div_(4)
 
 
 def _fill_score_thresholds(module: BertSelfAttention, random: torch.Generator) -> None:

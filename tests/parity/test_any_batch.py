@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from bibert.export import SHIFTS
 from bibert.runtime import reference
 from bibert.runtime.engine import Engine, available_isas
 
@@ -11,9 +12,9 @@ LENGTHS = (3, 64, 1, 65, 17, 128, 2, 40, 63, 9)
 SHAPE = {"hidden_size": 100, "num_attention_heads": 4, "intermediate_size": 130}
 
 
-@pytest.fixture(scope="module")
-def pair(new_pair):
-    return new_pair(21, **SHAPE)
+@pytest.fixture(scope="module", params=["bibert", "bibert_2", "bibert_4(attention_bits=2)"])
+def pair(request, new_pair):
+    return new_pair(21, scheme=request.param, **SHAPE)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +67,15 @@ def test_every_layer_of_the_numpy_reference_has_the_bits_of_the_torch_trace(batc
     real = batch["attention_mask"] == 1
     np.testing.assert_array_equal(ours.embedding[real], theirs.hidden_states[0].numpy()[real])
     for layer, (mine, other) in enumerate(zip(ours.layers, theirs.layers, strict=True)):
+        has_levels = pair.packed.config.has_levels
         for name in ("query", "key", "value"):
             levels = getattr(other.levels, name).transpose(1, 2).flatten(2).numpy()
-            np.testing.assert_array_equal(getattr(mine, name)[real], (levels > 0)[real])
-        rows = np.broadcast_to(real[:, None, :], mine.attention.shape[:3])
-        np.testing.assert_array_equal(mine.attention[rows], (other.weights.numpy() > 0)[rows])
-        np.testing.assert_array_equal(mine.context[real], (other.context.numpy() >= 0)[real])
+            np.testing.assert_array_equal(getattr(mine, name)[real], (levels if has_levels else levels > 0)[real])
+        rows, weights = np.broadcast_to(real[:, None, :], mine.attention.shape[:3]), other.weights.numpy()
+        if has_levels:
+            weights = np.rint(weights / weights.max(axis=-1, keepdims=True) * mine.attention.max())
+        np.testing.assert_array_equal(mine.attention[rows], weights[rows])
+        read = pair.network.bert.encoder.layer[layer].get_submodule(SHIFTS["context"])(other.context)
+        context = read.levels if has_levels else read >= 0
+        np.testing.assert_array_equal(mine.context[real], context.detach().numpy()[real])
         np.testing.assert_array_equal(mine.hidden[real], theirs.hidden_states[layer + 1].numpy()[real])

@@ -8,6 +8,7 @@ from bibert.errors import NumericError
 from bibert.nn.layers import LayerNorm
 
 LENGTHS = (5, 9)
+by_scheme = pytest.mark.parametrize("scheme", ["bibert", "bibert_2", "bibert_4"])
 
 
 @pytest.fixture
@@ -28,9 +29,10 @@ def outcome(runtimes, assert_agree):
     return find
 
 
+@by_scheme
 @torch.no_grad()
-def test_only_the_first_token_of_the_last_block_must_be_in_range(new_pair, new_batch, outcome):
-    pair, largest, found = new_pair(3), [], set()
+def test_only_the_first_token_of_the_last_block_must_be_in_range(scheme, new_pair, new_batch, outcome):
+    pair, largest, found = new_pair(3, scheme=scheme), [], set()
     batch = new_batch(pair, LENGTHS)
     for module in pair.network.modules():
         if isinstance(module, LayerNorm):
@@ -42,9 +44,10 @@ def test_only_the_first_token_of_the_last_block_must_be_in_range(new_pair, new_b
     assert found == {("answered", True), ("answered", False), ("refused", False)}
 
 
+@by_scheme
 @torch.no_grad()
-def test_padding_may_be_out_of_range(new_pair, new_batch, outcome):
-    pair = new_pair(3)
+def test_padding_may_be_out_of_range(scheme, new_pair, new_batch, outcome):
+    pair = new_pair(3, scheme=scheme)
     pair.network.bert.embeddings.position_embeddings.weight[LENGTHS[0]] = 600
     batch = new_batch(pair, LENGTHS)
     assert outcome(pair.packed_again(), {name: rows[:1] for name, rows in batch.items()}) == "answered"

@@ -1,6 +1,7 @@
-"""A really trained student on real rows: set BIBERT_STUDENT to its folder and BIBERT_GLUE to GLUE's files."""
+"""Students of every position of the dial after training; a real one on real rows if BIBERT_STUDENT is its folder."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,23 @@ from bibert.export import pack
 from bibert.nn.checkpoint import load_classifier
 from bibert.packed.file import load, save
 from bibert.training.evaluate import predict_logits
+from bibert.training.student import distill
 
-MAX_LENGTH = 64
+MAX_LENGTH = 64  # of SST-2
 SST2_ROWS = 872
+
+
+@pytest.mark.parametrize("scheme", ["bibert_plus", "bibert_2", "bibert_4"])
+def test_a_student_gives_the_same_bits_after_training(
+    scheme, teacher, data, teacher_recipe, runtimes, assert_same_bits, tmp_path
+):
+    distill(teacher, scheme, data, tmp_path, replace(teacher_recipe, epochs=1))
+    student, rows = load_classifier(tmp_path / "model"), data.dev["dev"]
+    packed = pack(student, rows, max_length=16)
+    expected = predict_logits(student, rows, 16)
+    encoded = student.tokenizer(list(rows.texts), truncation=True, max_length=16)
+    for logits in runtimes(packed).values():
+        assert_same_bits(np.concatenate([logits(np.array([ids])) for ids in encoded["input_ids"]]), expected)
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def test_texts_and_pairs_have_the_ids_of_transformers(encoder, transformers_toke
     assert max(len(row.ids) for row in encoder.encode(rows)) == MAX_LENGTH
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(codec="utf-8"), max_size=400))
 def test_any_text_has_the_ids_of_plain_tokenization(encoder, tokenizer, any_text):
     plain = Tokenizer.from_buffer(tokenizer)
@@ -252,7 +252,7 @@ def bert_tokenizer(request, new_tokenizer):
     return new_tokenizer(added=(AddedToken("<e1>", normalized=False, rstrip=True),), **request.param)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(LONG_TEXTS)
 def test_the_pieces_have_the_tokens_of_the_text(bert_tokenizer, long_text):
     pieces = list(Scissors(bert_tokenizer, max_length=8).pieces(long_text))

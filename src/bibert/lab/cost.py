@@ -14,7 +14,7 @@ from typing import Any
 from bibert.errors import BibertError, SchemeError
 from bibert.lab.architecture import count_parameters
 from bibert.nn.schemes import Scheme
-from bibert.packed.schema import LAYER_SITES, PackedConfig
+from bibert.packed.schema import LAYER_SITES, SITES, PackedConfig
 
 MIB = 2**20  # what the paper's tables call MB
 FLOAT_BITS = 32
@@ -97,12 +97,19 @@ def count_scales(shape: PackedConfig, scheme: Scheme) -> int:
 
 
 def count_thresholds(shape: PackedConfig, scheme: Scheme) -> int:
-    """Learned thresholds: one per channel at the sites of the scheme, one per head for scores."""
-    sites = [site for site in scheme.thresholds if site in LAYER_SITES]
-    channels = sum(shape.intermediate if site == "ffn_hidden" else shape.hidden for site in sites)
-    heads = shape.heads if scheme.score_thresholds else 0
-    pooler = shape.hidden if "pooler_input" in scheme.thresholds else 0
-    return shape.layers * (channels + heads) + pooler
+    """Learned thresholds: one per channel at the sites of the scheme, one per head for scores.
+
+    Levels have them at every site, one rate per site, the step of the values and the limits of the attention weights.
+    """
+    levels = scheme.attention_bits > 0
+    sites = SITES if levels else scheme.thresholds
+    channels = sum(
+        shape.intermediate if site == "ffn_hidden" else shape.hidden for site in sites if site in LAYER_SITES
+    )
+    per_head = 2**scheme.attention_bits - 1 if levels else int(scheme.score_thresholds)
+    single = len(LAYER_SITES) + 1 if levels else 0  # rates and the step of the values
+    pooler = shape.hidden + int(levels) if "pooler_input" in sites else 0
+    return shape.layers * (channels + shape.heads * per_head + single) + pooler
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,8 @@ def flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Flops:
     _check_covered(shape, scheme)
     check_tokens(shape, tokens)
     counts, weight, activation = count_parameters(shape), scheme.bits.weight, scheme.bits.activation
-    attention = product_flops(shape.layers * tokens**2 * shape.hidden, activation, activation)
+    heads = scheme.attention_bits or activation
+    attention = product_flops(shape.layers * tokens**2 * shape.hidden, heads, heads)
     return Flops(
         linears=product_flops(tokens * counts["linears"], weight, activation),
         pooler=product_flops(counts["pooler"] * (2 if scheme.split else 1), weight, activation),
@@ -176,7 +184,8 @@ def elementwise_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS)
     per_token += QUANTIZER_FLOPS[scheme.activation] * 6 * hidden  # inputs of q/k/v, output, FFN; queries, keys, values
     per_token += QUANTIZER_FLOPS[scheme.ffn_input or scheme.activation] * intermediate
     per_weight = QUANTIZER_FLOPS[scheme.attention]
-    per_weight += SOFTMAX_FLOPS + SCORE_SCALE_FLOPS if scheme.normalizer == "softmax" else 0
+    if scheme.normalizer == "softmax" and scheme.attention != "levels":  # levels compare integers instead
+        per_weight += SOFTMAX_FLOPS + SCORE_SCALE_FLOPS
     embedding = tokens * hidden * (2 + scale + LAYER_NORM_FLOPS)  # three tables, two sums
     attention = shape.heads * tokens**2 * per_weight
     return float(embedding + shape.layers * (tokens * per_token + attention))

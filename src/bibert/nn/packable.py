@@ -26,7 +26,12 @@ CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
 # Activation before and quantizer of the second FFN layer's input, and its levels in a packed file. `sign` and `bool`
 # can be packed only without an activation: the sign of a computed GELU or ReLU is not the sign of its input.
 FFN_LEVELS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {("gelu", "gelu_sign"): "sign", ("linear", "sign"): "sign", ("linear", "bool"): "bool"}
+    {
+        ("gelu", "gelu_sign"): "sign",
+        ("linear", "sign"): "sign",
+        ("linear", "bool"): "bool",
+        ("linear", "levels"): "bool",
+    }
 )
 
 
@@ -46,6 +51,8 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
     if scheme is not None:
         parts = {"thresholds": scheme.thresholds, "score_thresholds": scheme.score_thresholds}
         parts["ffn_levels"] = ffn_levels(scheme)
+        if scheme.attention_bits:
+            parts |= {"activation_bits": scheme.bits.activation, "attention_bits": scheme.attention_bits}
     try:
         return PackedConfig(
             **sizes,
@@ -60,13 +67,18 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
 
 def why_not_packable(scheme: Scheme) -> str | None:
     """The first reason why a packed file cannot hold the scheme, as the end of a sentence; None if it can."""
-    quantizers, ffn = (scheme.weight, scheme.embedding, scheme.activation), _ffn(scheme)
+    ffn, weights = _ffn(scheme), {scheme.weight, scheme.embedding}
     reasons = (
         (bool(scheme.kept), f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits"),
-        (scheme.bits != ONE_BIT, f"it has {scheme.bits} bits, the engine computes 1-1-1"),
-        (scheme.normalizer != "none", "its attention has a softmax, the engine computes Bi-Attention"),
         (scheme.split, "every weight is the sum of two, the file holds one"),
-        (set(quantizers) != {"sign"}, f"it quantizes by {', '.join(quantizers)}, the engine by the sign"),
+        (
+            weights != {"sign"},
+            f"it has {scheme.bits} bits, weights by {', '.join(sorted(weights))}; the file has signs",
+        ),
+        (scheme.activation == "levels", None),  # the rest is about one bit
+        (scheme.bits != ONE_BIT, f"it has {scheme.bits} bits by {scheme.activation!r}, the engine computes 'levels'"),
+        (scheme.normalizer != "none", "its attention has a softmax, the engine computes Bi-Attention for one bit"),
+        (scheme.activation != "sign", f"its activations are {scheme.activation!r}, the engine's 'sign'"),
         (scheme.attention != "bool", f"its attention weights are {scheme.attention!r}, the engine's 'bool'"),
         (ffn not in FFN_LEVELS, f"its second FFN layer has {ffn[1]} after {ffn[0]}, the engine has no activation"),
     )

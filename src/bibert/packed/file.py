@@ -228,6 +228,12 @@ def _check_numbers(name: str, values: NDArray[Any], head_size: int) -> None:
     if name.endswith(".scale") and np.signbit(values).any():  # -0.0 too: the engine looks at the sign bit
         found = values[np.signbit(values)][0]
         raise ModelFileError(f"tensor {name!r}: holds {found}, a scale must not have a minus sign")
+    if name.endswith((".rate", ".step")) and not low > 0:
+        raise ModelFileError(f"tensor {name!r}: holds {low}, must be above 0")
+    if name.endswith(".attention_threshold") and (low < 0 or (np.diff(values) > 0).any()):
+        raise ModelFileError(
+            f"tensor {name!r}: holds values from {low} to {high}, must not be negative nor rise in a row"
+        )
     # A score is a sum of head_size terms of ±1, so thresholds beyond ±(head_size + 1) have no meaning of their own.
     most = head_size + 1
     if name.endswith(".score_threshold") and max(-low, high) > most:

@@ -17,7 +17,7 @@ from bibert.errors import ModelFileError
 from bibert.packed.schema import TOKENIZER, PackedConfig, TensorSpec, require_fields, tensor_specs
 
 FORMAT = "bibert"
-VERSION = 1
+VERSION = 2  # written if activations have more than one bit; files with one bit are of version 1
 LENGTH_BYTES = 8  # before the header: its length, little-endian
 ALIGNMENT = 8  # the header ends with spaces so that the data section starts at a multiple of this
 ZERO_DIGEST = "0" * 64  # in the place of the digest while the digest is computed
@@ -72,7 +72,7 @@ def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DI
     """Return everything before the data section."""
     metadata = {
         "format": FORMAT,
-        "version": str(VERSION),
+        "version": str(VERSION if description.config.has_levels else 1),
         "config": write_json(description.config.to_dict(), "config"),
         "labels": write_json(description.labels, "labels"),
         "max_length": str(description.max_length),

@@ -38,7 +38,8 @@ LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integ
 # Where a sign may have a threshold per channel: bit = (value ≥ threshold). Without one the threshold is 0.
 LAYER_SITES = ("attention_input", "query", "key", "value", "context", "ffn_input", "ffn_hidden")
 SITES = (*LAYER_SITES, "pooler_input")
-FFN_LEVELS = ("sign", "bool")  # the input of the second FFN layer: ±1 or {0, 1}
+FFN_LEVELS = ("sign", "bool")  # the input of the second FFN layer: ±1, or levels from 0 up
+DIAL = (2, 4)  # bits of activations with more than one; the schema then has edges and rates instead of thresholds
 
 TOKENIZER = "tokenizer"
 # The types of tensors, by their names in safetensors.
@@ -64,6 +65,8 @@ class PackedConfig:
     thresholds: tuple[str, ...] = ()  # which of `SITES` have a threshold per channel
     score_thresholds: bool = False  # whether Bi-Attention has a threshold per head
     ffn_levels: str = "sign"  # one of `FFN_LEVELS`
+    activation_bits: int = 1  # of the inputs of linear layers: 1, 2 or 4
+    attention_bits: int = 1  # of queries, keys, values and attention weights: 1, 2 or 4
 
     def __post_init__(self) -> None:
         for name, most in LIMITS.items():
@@ -85,6 +88,22 @@ class PackedConfig:
             raise ModelFileError(f"config: score_thresholds is {self.score_thresholds!r}, must be true or false")
         if self.ffn_levels not in FFN_LEVELS:
             raise ModelFileError(f"config: ffn_levels is {self.ffn_levels!r}, must be one of {list(FFN_LEVELS)}")
+        bits = (self.activation_bits, self.attention_bits)
+        if bits != (1, 1) and not all(type(one) is int and one in DIAL for one in bits):
+            raise ModelFileError(
+                f"config: activation_bits and attention_bits are {bits}, both must be 1, or each 2 or 4"
+            )
+        parts = (self.thresholds, self.score_thresholds, self.ffn_levels)
+        if self.has_levels and parts != ((), False, "bool"):
+            raise ModelFileError(
+                f"config: thresholds, score_thresholds and ffn_levels are {parts} with activation_bits "
+                f"{self.activation_bits}, must be empty, false and 'bool'"
+            )
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether activations have more than one bit."""
+        return self.activation_bits > 1
 
     @property
     def inner(self) -> int:
@@ -93,14 +112,19 @@ class PackedConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the file."""
-        return asdict(self) | {"thresholds": list(self.thresholds)}
+        values = asdict(self) | {"thresholds": list(self.thresholds)}
+        return values if self.has_levels else {name: values[name] for name in values if name not in _OF_VERSION_2}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "PackedConfig":
         """Invert `to_dict`; ModelFileError if a field is missing, unknown, of the wrong type or out of range."""
-        require_fields("config", values, {field.name for field in fields(cls)})
+        known = {field.name for field in fields(cls)}
+        require_fields("config", values, known if values.keys() & _OF_VERSION_2 else known - _OF_VERSION_2)
         sites = values["thresholds"]
         return cls(**{**values, "thresholds": tuple(sites) if isinstance(sites, list) else sites})
+
+
+_OF_VERSION_2 = frozenset({"activation_bits", "attention_bits"})  # a file with one bit is of version 1 and has neither
 
 
 def require_fields(what: str, values: Mapping[str, Any], known: Set[str]) -> None:
@@ -180,7 +204,7 @@ def float32_bytes(config: PackedConfig, spec: TensorSpec) -> int:
     """Bytes of a tensor in the model before binarization: 0 for scales and thresholds, which only a packed file has."""
     if spec.dtype == "U64":
         return DTYPES["F32"].itemsize * spec.shape[0] * columns_of_bits(config)[spec.name]
-    return 0 if spec.name.endswith(("scale", "threshold")) else spec.nbytes
+    return 0 if spec.name.endswith(("scale", "threshold", "edge", "rate", "step")) else spec.nbytes
 
 
 def _bits(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -189,7 +213,7 @@ def _bits(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 
 def _numbers(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Tensors of 32-bit numbers; thresholds only where the config has them."""
+    """Tensors of 32-bit numbers; thresholds where the config has them, an edge and a rate at each site of levels."""
     hidden = config.hidden
     yield "embeddings.word.scale", "F32", (config.vocabulary,)
     yield "embeddings.token_type", "F32", (config.token_types, hidden)
@@ -199,13 +223,25 @@ def _numbers(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]
     for layer in range(config.layers):
         for part, channels, tensors in _LAYER_NUMBERS:
             for tensor in tensors:
-                if tensor != "threshold" or part in config.thresholds:
+                if tensor == "threshold":
+                    yield from _site(config, part, f"layers.{layer}.{part}", getattr(config, channels))
+                else:
                     yield f"layers.{layer}.{part}.{tensor}", "F32", (getattr(config, channels),)
             if part == "value" and config.score_thresholds:
                 yield f"layers.{layer}.score_threshold", "I32", (config.heads,)
-    if "pooler_input" in config.thresholds:
-        yield "pooler_input.threshold", "F32", (hidden,)
+            if part == "value" and config.has_levels:
+                yield f"layers.{layer}.value.step", "F32", (1,)
+                yield f"layers.{layer}.attention_threshold", "I32", (config.heads, 2**config.attention_bits - 1)
+    yield from _site(config, "pooler_input", "pooler_input", hidden)
     yield "pooler.scale", "F32", (hidden,)
     yield "pooler.bias", "F32", (hidden,)
     yield "classifier.weight", "F32", (config.labels, hidden)
     yield "classifier.bias", "F32", (config.labels,)
+
+
+def _site(config: PackedConfig, site: str, name: str, channels: int) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    if config.has_levels:
+        yield f"{name}.edge", "F32", (channels,)
+        yield f"{name}.rate", "F32", (1,)
+    elif site in config.thresholds:
+        yield f"{name}.threshold", "F32", (channels,)

@@ -154,7 +154,5 @@ def _as_struct(config: PackedConfig) -> _Config:
         "thresholds": sum(1 << SITES.index(site) for site in config.thresholds),
         "score_thresholds": int(config.score_thresholds),
         "ffn_levels": FFN_LEVELS.index(config.ffn_levels),
-        "activation_bits": 1,
-        "attention_bits": 1,
     }
     return _Config(*(special[name] if name in special else getattr(config, name) for name, *_ in _Config._fields_))

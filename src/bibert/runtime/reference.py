@@ -3,11 +3,13 @@
 Every step follows docs/numeric-contract.md: first an integer from xor and popcount, then the scale and the bias, each
 rounded once to float32. Padding is allowed: masked keys are ANDed away, so it never changes a result.
 
-Shapes: B batch, T tokens, C channels, H heads, D head size, W words of a row. Bits are booleans.
+Shapes: B batch, T tokens, C channels, H heads, D head size, W words of a row. Bits are booleans; levels of 2 and 4 bits
+are integers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,24 +17,25 @@ from numpy.typing import ArrayLike, NDArray
 from bibert.errors import EngineError, NumericError
 from bibert.packed.bits import Words, pack_rows, unpack_rows
 from bibert.packed.file import PackedModel
-from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
+from bibert.packed.schema import GRID, LAYER_NORM_LIMIT, PackedConfig
 from bibert.runtime.engine import PaddedBatch
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
+Levels = NDArray[Any]  # bits or integers
 
 
 @dataclass(frozen=True)
 class LayerBits:
-    """The bits and the output of one block, (B, T, channels) except for the attention; meaningless at masked tokens."""
+    """The bits or levels and the output of one block, (B, T, channels) each; meaningless at masked tokens."""
 
-    query: Flags  # all heads side by side, as in key, value and context
-    key: Flags
-    value: Flags
-    attention: Flags  # (B, H, T, T): which keys each query of a head attends to
-    context: Flags
-    ffn_hidden: Flags  # the input of the second FFN layer
+    query: Levels  # all heads side by side, as in key, value and context
+    key: Levels
+    value: Levels
+    attention: Levels  # (B, H, T, T): the weight of each key for each query of a head
+    context: Levels
+    ffn_hidden: Levels  # the input of the second FFN layer
     hidden: Floats
 
 
@@ -96,31 +99,42 @@ def _embed(packed: PackedModel, batch: PaddedBatch) -> Floats:
 
 def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerBits:
     """One block; the range of LayerNorm is checked only for `needed` tokens, as in the engine."""
-    entering = _bits(packed, f"{at}.attention_input", hidden)
+    entering = _read(packed, f"{at}.attention_input", hidden)
     query, key, value = (
-        _bits(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
+        _read(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
     )
-    attention, sums = _bi_attention(packed, at, (query, key, value), real)
-    context = _bits(packed, f"{at}.context", sums)
+    attend = _level_attention if packed.config.has_levels else _bi_attention
+    attention, sums = attend(packed, at, (query, key, value), real)
+    context = _read(packed, f"{at}.context", sums)
     mha = _linear(packed, f"{at}.attention_output", context)
     attended = _layer_norm(packed, f"{at}.attention_norm", mha + hidden, needed)
-    wide = _linear(packed, f"{at}.intermediate", _bits(packed, f"{at}.ffn_input", attended))
-    ffn_hidden = _bits(packed, f"{at}.ffn_hidden", wide)
+    wide = _linear(packed, f"{at}.intermediate", _read(packed, f"{at}.ffn_input", attended))
+    ffn_hidden = _read(packed, f"{at}.ffn_hidden", wide)
     narrow = _linear(packed, f"{at}.output", ffn_hidden, packed.config.ffn_levels)
     leaving = _layer_norm(packed, f"{at}.output_norm", narrow + attended, needed)
     return LayerBits(query, key, value, attention, context, ffn_hidden, leaving)
 
 
-def _bits(packed: PackedModel, site: str, values: Floats | Integers) -> Flags:
-    """Sign or bool (rule 1): value ≥ 0, or ≥ the threshold of its channel where the model has one."""
-    if site.rpartition(".")[-1] not in packed.config.thresholds:
-        return values >= 0
-    return values >= packed.tensor(f"{site}.threshold")
+def _read(packed: PackedModel, site: str, values: Floats | Integers) -> Levels:
+    """The bits or levels of values at a site.
+
+    One bit is sign or bool (rule 1): value ≥ 0, or ≥ the threshold of its channel where the model has one. Levels have
+    the index floor((value - edge) · rate), from 0 to top (rule 9); signed sites mean 2 · index - top.
+    """
+    name = site.rpartition(".")[-1]
+    if packed.config.has_levels:
+        bits = packed.config.attention_bits if name in ("query", "key", "value") else packed.config.activation_bits
+        top = 2**bits - 1
+        position = (values - packed.tensor(f"{site}.edge")) * packed.tensor(f"{site}.rate")
+        index: Integers = np.clip(np.floor(position), 0, top).astype(np.int32)
+        return index if name == "ffn_hidden" else 2 * index - top
+    least = packed.tensor(f"{site}.threshold") if name in packed.config.thresholds else 0
+    return np.asarray(values >= least)
 
 
-def _linear(packed: PackedModel, name: str, bits: Flags, levels: str = "sign") -> Floats:
-    """A binary linear layer (rule 4): the integer dot, then alpha · dot + bias, each rounded to float32."""
-    dot = DOTS[levels](bits, packed.tensor(f"{name}.bits"))
+def _linear(packed: PackedModel, name: str, inputs: Levels, levels: str = "sign") -> Floats:
+    """A binary linear layer (rules 4 and 10): the integer dot, then alpha · dot + bias, each rounded to float32."""
+    dot = (_dot_of_levels if packed.config.has_levels else DOTS[levels])(inputs, packed.tensor(f"{name}.bits"))
     value: Floats = packed.tensor(f"{name}.scale") * dot.astype(np.float32) + packed.tensor(f"{name}.bias")
     return value
 
@@ -133,6 +147,12 @@ def _dot_of_signs(bits: Flags, weight: Words) -> Integers:
 def _dot_of_bools(bits: Flags, weight: Words) -> Integers:
     """{0, 1} with ±1: popcount(w) - popcount(x ^ w)."""
     return _ones(weight) - _popcounts(pack_rows(bits), weight, np.bitwise_xor)
+
+
+def _dot_of_levels(levels: Levels, weight: Words) -> Integers:
+    """Integers with ±1; float64 holds every sum exactly."""
+    signs = np.where(unpack_rows(weight, levels.shape[-1]), 1.0, -1.0)
+    return np.asarray(levels.astype(np.float64) @ signs.T, dtype=np.int32)
 
 
 DOTS = {"sign": _dot_of_signs, "bool": _dot_of_bools}  # by the levels of the input
@@ -153,11 +173,11 @@ def _ones(rows: Words) -> Integers:
 
 
 def _bi_attention(
-    packed: PackedModel, at: str, heads: tuple[Flags, Flags, Flags], real: Flags
-) -> tuple[Flags, Integers]:
+    packed: PackedModel, at: str, heads: tuple[Levels, Levels, Levels], real: Flags
+) -> tuple[Levels, Integers]:
     """Bi-Attention (rule 6): a = bool(scores) without masked keys, and a ⊠ v = 2·popcount(a & v) - popcount(a)."""
     config = packed.config
-    query, key, value = (bits.reshape(*real.shape, config.heads, config.head_size).swapaxes(1, 2) for bits in heads)
+    query, key, value = (_by_head(config, bits) for bits in heads)
     scores = config.head_size - 2 * _popcounts(pack_rows(query), pack_rows(key), np.bitwise_xor)
     least = packed.tensor(f"{at}.score_threshold")[:, None, None] if config.score_thresholds else 0
     attention: Flags = (scores >= least) & real[:, None, None, :]
@@ -165,6 +185,25 @@ def _bi_attention(
     channels = pack_rows(value.swapaxes(2, 3))  # one bit per key too, (B, H, D, W)
     context = 2 * _popcounts(attended, channels, np.bitwise_and) - _ones(attended)[..., None]
     return attention, context.swapaxes(1, 2).reshape(*real.shape, config.inner)
+
+
+def _level_attention(
+    packed: PackedModel, at: str, heads: tuple[Levels, Levels, Levels], real: Flags
+) -> tuple[Levels, Floats]:
+    """Attention on levels (rule 11): integer scores, weights by their distance from the greatest, one product last."""
+    query, key, value = (_by_head(packed.config, levels).astype(np.float64) for levels in heads)  # exact for integers
+    scores = np.where(real[:, None, None, :], query @ key.swapaxes(2, 3), -np.inf)
+    distances = (scores.max(axis=-1, keepdims=True) - scores) / 2
+    limits = packed.tensor(f"{at}.attention_threshold")[:, None, None, :]
+    weights = (distances[..., None] <= limits).sum(axis=-1, dtype=np.int32)
+    total = weights.sum(axis=-1, keepdims=True).astype(np.float32)
+    context = (weights @ value).astype(np.float32) * (packed.tensor(f"{at}.value.step") / total)
+    return weights, context.swapaxes(1, 2).reshape(*real.shape, packed.config.inner)
+
+
+def _by_head(config: PackedConfig, levels: Levels) -> Levels:
+    """(B, T, H · D) to (B, H, T, D)."""
+    return levels.reshape(*levels.shape[:2], config.heads, config.head_size).swapaxes(1, 2)
 
 
 def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -> Floats:
@@ -189,8 +228,8 @@ def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -
 
 def _pool(packed: PackedModel, first: Floats) -> Floats:
     """The pooler, its tanh in float64 and rounded once (rule 7)."""
-    bits = _bits(packed, "pooler_input", first)
-    return np.tanh(_linear(packed, "pooler", bits).astype(np.float64)).astype(np.float32)
+    inputs = _read(packed, "pooler_input", first)
+    return np.tanh(_linear(packed, "pooler", inputs).astype(np.float64)).astype(np.float32)
 
 
 def _classify(packed: PackedModel, pooled: Floats) -> Floats:
