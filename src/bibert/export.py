@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import bibert
-from bibert.data.encoding import Collator, Row, batches_by_length, check_length, encode
+from bibert.data.encoding import Collator, EncodedRow, batches_by_length, check_length, encode
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
@@ -142,7 +142,7 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
     groups = [("generated", _generated_rows(packed))]
     if rows:
         encoded = encode(rows, classifier.tokenizer, packed.max_length)
-        real: list[Row] = [encoded[index] for index in range(len(encoded))]
+        real: list[EncodedRow] = [encoded[index] for index in range(len(encoded))]
         _require_same_tokens(real, _text_encoder(packed).encode(rows.texts_or_pairs), rows.origin)
         groups.append((rows.origin, real))
     # On a CPU, where `tensors_of` took the row means; other devices sum differently.
@@ -235,7 +235,7 @@ def _tokenizer_json(classifier: Classifier) -> bytes:
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _generated_rows(packed: PackedModel) -> list[Row]:
+def _generated_rows(packed: PackedModel) -> list[EncodedRow]:
     """Rows of random tokens, with lengths at which something changes, up to the longest input."""
     random = np.random.default_rng(0)
     lengths = [length for length in GENERATED_LENGTHS if length < packed.max_length]
@@ -249,7 +249,7 @@ def _generated_rows(packed: PackedModel) -> list[Row]:
     ]
 
 
-def _all_logits(logits: Logits, rows: Sequence[Row]) -> Floats:
+def _all_logits(logits: Logits, rows: Sequence[EncodedRow]) -> Floats:
     """The logits of every row, in order, computed in batches of similar length."""
     places, found = [], []
     for numbers, batch in batches_by_length(rows, Collator(pad_token_id=0), BATCH_SIZE):
@@ -262,7 +262,7 @@ def _text_encoder(packed: PackedModel) -> TextEncoder:
     return TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
 
 
-def _require_same_tokens(expected: Sequence[Row], found: Sequence[Encoded], origin: str) -> None:
+def _require_same_tokens(expected: Sequence[EncodedRow], found: Sequence[Encoded], origin: str) -> None:
     for number, (row, encoded) in enumerate(zip(expected, found, strict=True)):
         types = np.zeros_like(encoded.ids) if encoded.token_types is None else encoded.token_types
         if not (np.array_equal(row["input_ids"], encoded.ids) and np.array_equal(row["token_type_ids"], types)):

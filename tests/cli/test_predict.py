@@ -163,24 +163,44 @@ def test_parquet_goes_to_parquet(predict, tmp_path, answers):
 
 
 def test_skipped_rows_are_told_and_no_error(predict, tmp_path):
-    (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{"text": \n{"text": "caf\xe9"}\n{"text": "b"}\n')
-    code, out, error = predict("--input", tmp_path / "in.jsonl", "--on-error", "skip")
+    path, out = tmp_path / "a;b.jsonl", tmp_path / "out.jsonl"
+    path.write_bytes(b'{"text": "a"}\n{"text": \n{"text": "caf\xe9"}\n{"text": "b"}\n')
+    code, printed, error = predict("--input", path, "--on-error", "skip")
     assert code == 0
-    assert [json.loads(line)["text"] for line in out.splitlines()] == ["a", "b"]
-    assert error.startswith(f"2 rows were skipped, the first because of {tmp_path / 'in.jsonl'}:2: broken JSON")
+    assert [json.loads(line)["text"] for line in printed.splitlines()] == ["a", "b"]
+    assert error.startswith(f"skipped 2 rows; the first: {path}:2: broken JSON")
+    path.write_bytes(b'{"text": "a"}\n{}\n')
+    said = predict("--input", path, "--on-error", "skip", "--output", out)[2]
+    assert said.startswith(f"skipped 1 row; the first: {path}:2: no text in column 'text'")
+    assert said.endswith(f"\n{out}: 1 row\n")
+
+
+def test_lines_go_to_files_with_any_suffix_that_names_no_other_format(predict, tmp_path, answers):
+    for name in ("out.txt", "out.txt.gz", "out", "out.labels"):
+        assert predict("dull", "-o", tmp_path / name)[0] == 0
+    assert (tmp_path / "out.labels").read_text() == plain(answers[1:2], ["dull"])
+    assert predict("dull", "--json", "-o", tmp_path / "out.jsonl")[0] == 0
+    assert json.loads((tmp_path / "out.jsonl").read_text())["label"] == answers[1]["label"]
 
 
 REFUSED = {
-    "a text and a file": (["text", "--input", "in.csv"], "one of them at a time"),
-    "a text and a form": (["text", "--format", "csv"], "one of them at a time"),
-    "no form": (["--input", "in.xyz"], "in.xyz: the form of the file is unknown"),
-    "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 texts and 2 times --pair"),
+    "a text and a file": (["text", "--input", "in.csv"], "--input: for files"),
+    "a text and options of files": (
+        ["text", "--format", "csv", "--text-column", "a", "--encoding", "latin-1", "--line-buffered"],
+        "--format, --text-column, --encoding, --line-buffered: for files",
+    ),
+    "no format": (["--input", "in.xyz"], "in.xyz: the suffix shows no known format"),
+    "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 text and 2 times --pair"),
     "a pair without a text": (["--pair", "a"], "0 texts and 1 times --pair"),
     "a missing file": (["--input", "no.csv"], "no.csv: no such file; the folder . has 'in.csv'"),
     "a folder": (["--input", "."], ".: is a folder, not a file"),
-    "an unknown form": (["--input", "-", "--format", "xml"], "there is no form 'xml'"),
+    "an unknown format": (["--input", "-", "--format", "xml"], "there is no format 'xml'"),
     "the input as output": (["--input", "in.csv", "--output", "./in.csv"], "is the input itself"),
-    "another form": (["--input", "in.csv", "--output", "out.tsv"], "let its name end in .csv"),
+    "another format": (["--input", "in.csv", "--output", "out.tsv"], "out.tsv: the rows are written as csv"),
+    "a suffix that is unknown": (["--input", "in.csv", "--output", "out"], "give it a name ending in .csv"),
+    "lines as CSV": (["--output", "out.csv"], "out.csv: the rows are written as txt"),
+    "texts as TSV": (["text", "--output", "out.tsv"], "give it a name ending in .txt"),
+    "JSON as plain text": (["text", "--json", "--output", "out.txt.gz"], "give it a name ending in .jsonl"),
     "no folder for the output": (["--input", "in.csv", "--output", "no/out.csv"], "the folder no does not exist"),
     "Parquet to a terminal": (["--input", "in.parquet"], "give --input and --output"),
     "columns of lines": (["--text-column", "body"], "plain lines have no columns"),
@@ -190,7 +210,7 @@ REFUSED = {
     "not UTF-8": (["--input", "in.csv", "--prefix", "new_"], "in.csv:3: byte 0xe9 is not utf-8"),
     "no such treatment": (["--input", "in.csv", "--on-error", "ignore"], "'ignore'; choose one of fail, skip"),
     "compressed Parquet": (["--input", "a.parquet.gz", "--output", "b.parquet"], "a.parquet.gz: Parquet"),
-    "a byte that is no text": (["caf\udce9"], "text 1: byte 0xe9 is not utf-8"),
+    "a byte that is no text": (["caf\udce9"], "text 1: byte 0xe9 is not utf-8; write it in UTF-8"),
 }
 
 

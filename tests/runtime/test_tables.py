@@ -12,9 +12,10 @@ import pytest
 
 from bibert.data import readers
 from bibert.data.lines import MOST_CHARACTERS, Decoding
-from bibert.data.readers import Columns, form_of
+from bibert.data.readers import Columns, format_of
 from bibert.errors import BibertError, DataError
-from bibert.runtime.tables import Source, label_table, open_output
+from bibert.runtime.tables import Source, label_table
+from bibert.runtime.writers import open_output
 
 
 def lengths(texts):
@@ -27,11 +28,11 @@ lengths.columns = {"label": str, "score": float}
 BY_NAME = Columns()
 
 
-def labelled(path, form=None, rows_per_chunk=2, columns=BY_NAME, as_json=False, model=lengths, **decoding):
+def labelled(path, file_format=None, rows_per_chunk=2, columns=BY_NAME, as_json=False, model=lengths, **decoding):
     """The bytes that come out for a file."""
     out = io.BytesIO()
-    source = Source(path, form or form_of(path), columns, Decoding(**decoding), as_json)
-    label_table(source, out, model, rows_per_chunk=rows_per_chunk)
+    source = Source(path, file_format or format_of(path), columns, Decoding(**decoding))
+    label_table(source, out, model, as_json=as_json, rows_per_chunk=rows_per_chunk)
     return out.getvalue()
 
 
@@ -110,8 +111,8 @@ BAD = {
     "a line without end": ("a.txt", b"x" * (MOST_CHARACTERS + 1), {}, f":1: has over {MOST_CHARACTERS} characters"),
     "JSONL without a text": ("a.jsonl", b'{"text": "a"}\n{"n": 1}\n', {}, ":2: no text in column 'text'"),
     "JSONL, a number": ("a.jsonl", b'{"text": 1}\n', {}, ":1: column 'text' holds a value of type int"),
-    "no form": ("reviews", b"text\na\n", {}, "reviews: the form of the file is unknown"),
-    "no such form": ("a.csv", b"text\na\n", {"form": "cvs"}, "there is no form 'cvs'; did you mean 'csv'"),
+    "no format": ("reviews", b"text\na\n", {}, "reviews: the suffix shows no known format"),
+    "no such format": ("a.csv", b"text\na\n", {"file_format": "cvs"}, "no format 'cvs'; did you mean 'csv'"),
 }
 
 
@@ -139,7 +140,7 @@ SKIPPED = {
 def test_bad_rows_can_be_skipped_and_are_counted(file, name):
     data, expected, first = SKIPPED[name]
     path, out = file(name, data), io.BytesIO()
-    progress = label_table(Source(path, form_of(path), decoding=Decoding(on_error="skip")), out, lengths)
+    progress = label_table(Source(path, format_of(path), decoding=Decoding(on_error="skip")), out, lengths)
     assert out.getvalue() == expected
     assert progress.skipped == len(data.splitlines()) - len(expected.splitlines())
     assert progress.first_skipped.startswith(f"{path}{first}")
@@ -184,14 +185,16 @@ def test_a_chunk_of_long_rows_has_few_of_them(file, monkeypatch):
     monkeypatch.setattr(readers, "CHARACTERS_PER_CHUNK", 100)
     rows = []
     source = Source(file("a.txt", b"x" * 60 + b"\n" + b"y" * 60 + b"\nz\n"), "txt")
-    label_table(source, io.BytesIO(), lengths, lambda progress: rows.append(progress.rows))
+    label_table(source, io.BytesIO(), lengths, watch=lambda progress: rows.append(progress.rows))
     assert rows == [2, 3]
 
 
 def test_progress_gives_the_share_of_the_file(file):
     shares = []
     source = Source(file("a.txt", b"a\n" * 200_000), "txt")
-    progress = label_table(source, io.BytesIO(), lengths, lambda now: shares.append(now.share), 50_000)
+    progress = label_table(
+        source, io.BytesIO(), lengths, watch=lambda now: shares.append(now.share), rows_per_chunk=50_000
+    )
     assert shares == sorted(shares)
     assert 0 < shares[0] < 1 == shares[-1]
     assert progress.rows == 200_000

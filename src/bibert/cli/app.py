@@ -23,32 +23,34 @@ EXIT_BROKEN_PIPE = 1  # as typer does on a closed pipe
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
-class Row(NamedTuple):
+class Command(NamedTuple):
     """The module of a command, which has a function or a group of commands of that name."""
 
     module: str
     help: str
 
 
-COMMANDS: Mapping[str, Row] = MappingProxyType(
+COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
-        "quickstart": Row("bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."),
-        "train": Row("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
-        "finetune": Row("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
-        "distill": Row("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
-        "evaluate": Row("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
-        "pack": Row("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
-        "inspect": Row("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
-        "predict": Row("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
-        "bench": Row("bibert.lab.cli.bench", "Compare a packed file with other engines."),
-        "reproduce": Row("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
-        "card": Row("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
-        "analyze": Row(
+        "quickstart": Command(
+            "bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."
+        ),
+        "train": Command("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
+        "finetune": Command("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
+        "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
+        "evaluate": Command("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
+        "pack": Command("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
+        "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
+        "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
+        "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
+        "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
+        "card": Command("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
+        "analyze": Command(
             "bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, directions, attention, cost."
         ),
-        "augment": Row("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
-        "recipes": Row("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
-        "schemes": Row("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
+        "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
+        "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
+        "schemes": Command("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
     }
 )
 
@@ -87,8 +89,8 @@ def _print_version(wanted: bool) -> None:
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
-for _name, _row in COMMANDS.items():
-    app.command(_name, help=_row.help)(_placeholder)
+for _name, _command in COMMANDS.items():
+    app.command(_name, help=_command.help)(_placeholder)
 
 
 @app.callback()
@@ -121,14 +123,13 @@ def _exit(number: int, _: Any) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the program with the words after `bibert`; turn an error the user can fix into one line and an exit code.
-
-    A command that succeeds ends with `SystemExit`.
-    """
+    """Run the program with the words after `bibert` and return its exit code; an error the user can fix is one line."""
     try:
         _call(args)
     except BibertError as error:
         return _fail(error, error.exit_code)
+    except SystemExit as end:  # of every command that succeeds, and of wrong options
+        return int(end.code or 0)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # point stdout at /dev/null, so that the interpreter's last flush does not complain
@@ -144,7 +145,8 @@ def _call(args: Sequence[str]) -> None:
         typer.main.get_command(app)(args=list(args), prog_name="bibert")
     except ModuleNotFoundError as error:  # a bug, unless an extra that is not installed has the package
         package = (error.name or "").partition(".")[0]
-        for extra in [extra for extra, packages in PACKAGES_OF_EXTRA.items() if package in packages]:
+        extra = next((extra for extra, packages in PACKAGES_OF_EXTRA.items() if package in packages), None)
+        if extra is not None:
             require_extra(extra, "this command")
         raise
     finally:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say, tracked
-from bibert.errors import BibertError, require_extra
+from bibert.cli.options import LabelColumn, PairColumn, TextColumn, require_torch
+from bibert.errors import BibertError
 
 
 def augment(
@@ -33,11 +34,9 @@ def augment(
     candidates: Annotated[int, typer.Option(min=1, help="Words that may replace a word.")] = 15,
     probability: Annotated[float, typer.Option(min=0.0, max=1.0, help="Chance that a word is replaced.")] = 0.4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all choices; the same seed gives the same file.")] = 0,
-    text_column: Annotated[str, typer.Option(help="Column of the text.", show_default="found by name")] = "",
-    pair_column: Annotated[
-        str, typer.Option(help="Column of a pair's second text.", show_default="found by name")
-    ] = "",
-    label_column: Annotated[str, typer.Option(help="Column of the label.", show_default="found by name")] = "",
+    text_column: TextColumn = "",
+    pair_column: PairColumn = "",
+    label_column: LabelColumn = "",
 ) -> None:
     """Write an augmented copy of a training set: each row, then variants of it with some words replaced.
 
@@ -51,7 +50,7 @@ def augment(
     from bibert.data.readers import Columns
 
     columns = Columns(text_column, pair_column, label_column)
-    if task is not None and columns.given:
+    if task is not None and columns.names:
         raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
     variants = variants or augmentation.variants_of(task)
     config = augmentation.AugmentConfig(variants, candidates, probability, seed)
@@ -59,7 +58,7 @@ def augment(
     vectors = None if glove is None else augmentation.load_word_vectors(glove)
     masked_lm = None
     if mlm is not None:
-        require_extra("train", "augmenting with a masked LM")
+        require_torch("augmenting with a masked LM")
         from bibert.training.masked_lm import load_masked_lm
 
         masked_lm = load_masked_lm(mlm)
@@ -74,7 +73,7 @@ def augment(
 def _check_output(source: Path, output: Path) -> None:
     """Refuse a bad output path before hours of work, not after."""
     if output.suffix != ".tsv":
-        raise BibertError(f"{output}: a TSV file is written; let its name end in .tsv")
+        raise BibertError(f"{output}: a TSV file is written; give it a name ending in .tsv")
     if output.resolve() == source.resolve():
         raise BibertError(f"{output}: is the input itself; give another name, the input is kept")
     if not output.resolve().parent.is_dir():

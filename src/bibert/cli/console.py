@@ -28,6 +28,11 @@ def say(text: str) -> None:
     messages.print(text, markup=False, soft_wrap=not messages.is_terminal)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 row, 1,234 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_table(table: Table) -> None:
     """Write a table of results to stdout, uncut if stdout is not a terminal."""
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE).print(table)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import option
+from bibert.cli.options import LabelColumn, PairColumn, TextColumn, option
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError
 
@@ -48,9 +48,9 @@ class EvaluationOptions:
 
     data: Annotated[Path | None, _data("File to evaluate on")] = None
     task: Annotated[str | None, option("A GLUE task, such as sst-2, instead of a file.")] = None
-    text_column: Annotated[str, option("Column of the text; found by name if not given.")] = ""
-    pair_column: Annotated[str, option("Column of the second text of a pair.")] = ""
-    label_column: Annotated[str, option("Column of the label or score.")] = ""
+    text_column: TextColumn = ""
+    pair_column: PairColumn = ""
+    label_column: LabelColumn = ""
 
     def load_splits(self, label_names: tuple[str, ...]) -> "tuple[dict[str, Split], tuple[str, ...]]":
         """The splits and metrics for a model with `label_names`: dev sets of a task, or all rows of a file.
@@ -82,8 +82,8 @@ class EvaluationOptions:
 
     def _check_task(self, *of_files: object) -> None:
         """Refuse options of files with a task, which has its own columns and dev set."""
-        given = (self.text_column, self.pair_column, self.label_column, *of_files)
-        if self.task is not None and any(value not in (None, "") for value in given):
+        values = (self.text_column, self.pair_column, self.label_column, *of_files)
+        if self.task is not None and any(value not in (None, "") for value in values):
             raise DataError(f"--task {self.task} has its own columns and dev set; leave out --dev and the columns")
 
 

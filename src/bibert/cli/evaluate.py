@@ -9,7 +9,7 @@ import typer
 
 from bibert.cli.console import print_metrics, say, tracked
 from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, require_torch, with_option_groups
+from bibert.cli.options import PACKED, Json, require_torch, with_option_groups
 from bibert.errors import BibertError
 from bibert.models import SUFFIX
 from bibert.nn import network_folder
@@ -29,15 +29,7 @@ class Evaluated(NamedTuple):
 
 @with_option_groups
 def evaluate(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Folder of a teacher or student, a packed file, a file's name on the Hub, or sst2, "
-            "which is in the package.",
-        ),
-    ],
+    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {PACKED}")],
     data: EvaluationOptions,
     max_length: MaxLength = None,
     json: Json = False,

@@ -32,10 +32,18 @@ ProbeEvery = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
+PACKED = "A packed file, a Hub id, or sst2, the model shipped with bibert."
+PackedModel = Annotated[str, typer.Option("--model", "-m", help=PACKED)]
+
 
 def option(help_text: str, *names: str, **settings: Any) -> Any:
     """An option without a default to show."""
     return typer.Option(*names, help=help_text, show_default=False, **settings)
+
+
+TextColumn = Annotated[str, option("Column of the text; found by name if not given.")]
+PairColumn = Annotated[str, option("Column of the second text of a pair; found by name if not given.")]
+LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
 
 
 @dataclass(frozen=True)
@@ -58,10 +66,10 @@ class TrainingOptions:
         """The preset or file with all changes."""
         from bibert.training.recipe import load_recipe
 
-        return load_recipe(self.recipe, self.given())
+        return load_recipe(self.recipe, self.all_changes())
 
-    def given(self) -> dict[str, Any]:
-        """The changes: --set, then the options that were given."""
+    def all_changes(self) -> dict[str, Any]:
+        """The changes of --set and of the options for single keys, which win."""
         shortcuts = ("learning_rate", "epochs", "batch_size", "max_length", "seed")
         options = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
         return parse_changes(self.changes or []) | options

@@ -3,64 +3,75 @@
 `runtime.tables` reads and writes rows, `runtime.classifier` chooses the labels; here options are checked and passed on.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
+from bibert.cli.console import SECONDS_BETWEEN_LINES, counted, messages, progress, say
+from bibert.cli.options import PackedModel, PairColumn, TextColumn, option, with_option_groups
 from bibert.errors import BibertError
 from bibert.models import DEFAULT
 
 if TYPE_CHECKING:
-    from bibert.data.lines import Decoding
-    from bibert.data.readers import Columns
-    from bibert.runtime.tables import Labeller, Progress, Source, Text
+    from bibert.runtime.tables import Progress, Source
+    from bibert.runtime.text import Text
+    from bibert.runtime.writers import Labeller
 
 STANDARD = Path("-")  # standard input or output
-REMEDY = (
+REMEDY_OF_FILES = (
     "name the file's encoding (--encoding latin-1 is common), or skip such rows (--on-error skip) or replace the byte "
     "(--on-error replace)"
 )
+REMEDY_OF_TEXTS = "write it in UTF-8, or replace the byte (--on-error replace)"
 
 
-def _option(help_text: str, *names: str, metavar: str | None = None) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(*names, help=help_text, show_default=False, metavar=metavar)
-    return option
+@dataclass(frozen=True)
+class InputOptions:
+    """A file or standard input, and how to read it."""
+
+    input: Annotated[
+        Path | None,
+        option("File to label: .txt, .csv, .tsv, .jsonl (.gz too) or .parquet. - is standard input.", "--input", "-i"),
+    ] = None
+    format: Annotated[
+        str,
+        option("Format of standard input, or of a file without a known suffix.", metavar="txt|csv|tsv|jsonl"),
+    ] = ""
+    text_column: TextColumn = ""
+    pair_column: PairColumn = ""
+    encoding: Annotated[str, typer.Option(help="Encoding of the input. The output is UTF-8.")] = "utf-8"
+    line_buffered: Annotated[
+        bool, typer.Option("--line-buffered", help="Answer each row as it comes, for a pipe that stays open.")
+    ] = False
+
+    def names_used(self) -> list[str]:
+        """The options with another value than their default."""
+        used = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return [f"--{name.replace('_', '-')}" for name in used]
 
 
+@with_option_groups
 def predict(
+    rows: InputOptions,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.", show_default=False)
     ] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="A packed file, a name on the Hub, or sst2, which is in the package.")
-    ] = DEFAULT,
-    pairs: Annotated[list[str] | None, _option("Second text of a pair, once for each TEXT.", "--pair")] = None,
+    model: PackedModel = DEFAULT,
+    pairs: Annotated[list[str] | None, option("Second text of a pair, once for each TEXT.", "--pair")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every label.")] = False,
-    prefix: Annotated[str, _option("Put before the names of the new columns, label and score.")] = "",
+    prefix: Annotated[str, option("Put before the names of the new columns, label and score.")] = "",
     threads: Annotated[int, typer.Option(min=0, help="Threads; 0 is one for each CPU.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Write texts and their labels as JSON lines.")] = False,
-    source: Annotated[
-        Path | None,
-        _option("File to label: .txt, .csv, .tsv, .jsonl (.gz too) or .parquet. - is standard input.", "--input", "-i"),
-    ] = None,
     output: Annotated[
-        Path | None, _option("File for the labelled rows; standard output if not given.", "--output", "-o")
+        Path | None, option("File for the labelled rows; standard output if not given.", "--output", "-o")
     ] = None,
-    form: Annotated[
-        str,
-        _option(
-            "Form of standard input, or of a file whose name does not show it.", "--format", metavar="txt|csv|tsv|jsonl"
-        ),
-    ] = "",
-    text_column: Annotated[str, _option("Column of the text; found by name if not given.")] = "",
-    pair_column: Annotated[str, _option("Column of the second text of a pair.")] = "",
-    encoding: Annotated[str, typer.Option(help="Encoding of the input. The output is UTF-8.")] = "utf-8",
     on_error: Annotated[
         str,
         typer.Option(
@@ -68,106 +79,109 @@ def predict(
             help="What to do with a broken row; replace writes U+FFFD for bytes that are not text.",
         ),
     ] = "fail",
-    line_buffered: Annotated[
-        bool, typer.Option("--line-buffered", help="Answer each row as it comes, for a pipe that stays open.")
-    ] = False,
 ) -> None:
     """Label texts with a packed file: those given, else the lines of standard input, or the rows of a file.
 
     Each text gives a line: label, score and text, separated by tabs.
 
-    The rows of a file keep their form, columns and order, and gain the columns label and score.
+    The rows of a file keep their format, columns and order, and gain the columns label and score.
 
     Example: bibert predict "a gorgeous, witty film" "dull"
 
     Example: bibert predict -m reviews.bibert --input reviews.csv --output labelled.csv
     """
-    from bibert.data.lines import Decoding
-    from bibert.data.readers import Columns
     from bibert.runtime.classifier import load
-    from bibert.runtime.tables import Labeller, Source
+    from bibert.runtime.writers import Labeller
 
-    if texts and (source is not None or form):
-        raise BibertError("texts and a file are given; label one of them at a time")
-    columns = Columns(text_column, pair_column)
-    decoding = Decoding(encoding, on_error, REMEDY)
-    path = None if source == STANDARD else source
     target = None if output == STANDARD else output
-    rows = Source(path, _checked_form(path, target, form, columns), columns, decoding, as_json=json)
-    if json and rows.form not in ("txt", "jsonl"):
-        raise BibertError(f"--json is for texts and lines; rows of {rows.form} keep their form")
-    given = _given(texts or [], pairs or [], Decoding(on_error=on_error, remedy=REMEDY))
+    checked = _check_texts(texts or [], pairs or [], rows, on_error) if texts or pairs else []
+    source = None if checked else _check_source(rows, target, on_error, json)
+    if target is not None:
+        _check_suffix(target, "txt" if source is None else source.file_format, json)
     classifier = load(model, threads=threads)
     labeller = Labeller(classifier, proba=proba, prefix=prefix)
-    if given:
-        _label_texts(given, labeller, target, json)
+    if source is None:
+        _label_texts(checked, labeller, target, json)
     else:
-        _label_file(rows, labeller, target, line_buffered)
+        _label_file(source, labeller, target, rows.line_buffered, json)
     if classifier.texts_cut:
         say(f"texts longer than {classifier.max_length} tokens: {classifier.texts_cut:,}; their ends were not read")
     if classifier.texts_blank:
         say(f"texts without a word: {classifier.texts_blank:,}; their labels mean nothing")
 
 
-def _checked_form(path: Path | None, target: Path | None, form: str, columns: "Columns") -> str:
-    """Return the form of the input, if the output can have it too."""
-    from bibert.data.readers import form_of
-
-    form = form or ("txt" if path is None else form_of(path, ", or name the form with --format"))
-    if form == "parquet" and (path is None or target is None):
-        raise BibertError("Parquet is read from a file and written to a file; give --input and --output")
-    if form == "parquet" and path is not None and path.suffix.lower() == ".gz":
-        raise BibertError(f"{path}: Parquet is compressed inside and not read through gzip here; decompress the file")
-    if form == "txt" and columns.given:
-        raise BibertError("plain lines have no columns; name another form with --format, or leave the columns out")
-    if path is not None and target is not None and path.resolve() == target.resolve():
-        raise BibertError(f"{target}: is the input itself; give another name, the input is kept")
-    if form != "txt" and target is not None and form_of(target) != form:
-        raise BibertError(f"{target}: rows are written in the form they are read in; let its name end in .{form}")
-    return form
-
-
-def _given(texts: list[str], pairs: list[str], decoding: "Decoding") -> "list[Text]":
+def _check_texts(texts: list[str], pairs: list[str], rows: InputOptions, on_error: str) -> "list[Text]":
     """Return the texts of the command line, where the system passes on bytes that are not UTF-8."""
-    if len(texts) == 1 and not pairs and _is_file(texts[0]):
+    from bibert.data.lines import Decoding
+
+    # Path.is_file would raise for a text that is too long for the name of a file.
+    if len(texts) == 1 and not pairs and os.path.isfile(texts[0]):  # noqa: PTH113
         raise BibertError(f"{texts[0]!r} is a file; label its rows with --input {texts[0]}")
     if pairs and len(pairs) != len(texts):
-        raise BibertError(f"{len(texts)} texts and {len(pairs)} times --pair; give a second text for each")
-    checked = [decoding.checked(text, f"text {number}") for number, text in enumerate(texts, start=1)]
-    seconds = [decoding.checked(text, f"pair {number}") for number, text in enumerate(pairs, start=1)]
-    return list(zip(checked, seconds, strict=True)) if seconds else list(checked)
+        raise BibertError(f"{counted(len(texts), 'text')} and {len(pairs)} times --pair; give a second text for each")
+    if used := rows.names_used():
+        raise BibertError(f"{', '.join(used)}: for files and standard input, not for texts; leave out one or the other")
+    decoding = Decoding(on_error=on_error, remedy=REMEDY_OF_TEXTS)
+    first = [decoding.checked(text, f"text {number}") for number, text in enumerate(texts, start=1)]
+    second = [decoding.checked(text, f"pair {number}") for number, text in enumerate(pairs, start=1)]
+    return list(zip(first, second, strict=True)) if second else list(first)
 
 
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # no file can have that name
-        return False
+def _check_source(rows: InputOptions, target: Path | None, on_error: str, json: bool) -> "Source":
+    from bibert.data.lines import Decoding
+    from bibert.data.readers import Columns, format_of
+    from bibert.runtime.tables import Source
+
+    path = None if rows.input == STANDARD else rows.input
+    file_format = rows.format or ("txt" if path is None else format_of(path, ", or name the format with --format"))
+    columns = Columns(rows.text_column, rows.pair_column)
+    if file_format == "parquet" and (path is None or target is None):
+        raise BibertError("Parquet is read from a file and written to a file; give --input and --output")
+    if file_format == "parquet" and path is not None and path.suffix.lower() == ".gz":
+        raise BibertError(f"{path}: Parquet is compressed inside and not read through gzip here; decompress the file")
+    if file_format == "txt" and columns.names:
+        raise BibertError("plain lines have no columns; name another format with --format, or leave the columns out")
+    if path is not None and target is not None and path.resolve() == target.resolve():
+        raise BibertError(f"{target}: is the input itself; give another name, the input is kept")
+    if json and file_format not in ("txt", "jsonl"):
+        raise BibertError(f"--json is for texts and lines; rows of {file_format} keep their format")
+    return Source(path, file_format, columns, Decoding(rows.encoding, on_error, REMEDY_OF_FILES))
+
+
+def _check_suffix(target: Path, file_format: str, json: bool) -> None:
+    """Refuse an output file whose suffix names another format; labelled lines may have an unknown suffix."""
+    from bibert.data.readers import format_of_suffix
+
+    written = "jsonl" if json else file_format
+    found = format_of_suffix(target)
+    if found != written and (found is not None or file_format != "txt"):
+        raise BibertError(f"{target}: the rows are written as {written}; give it a name ending in .{written}")
 
 
 def _label_texts(texts: "list[Text]", labeller: "Labeller", target: Path | None, json: bool) -> None:
-    from bibert.runtime.tables import json_line, open_output, plain_line
+    from bibert.runtime.writers import json_line, line_writer, open_output, plain_line
 
     line = json_line if json else plain_line
-    with open_output(target) as file:
-        for text, values in zip(texts, zip(*labeller(texts), strict=True), strict=True):
-            file.write(line(text, dict(zip(labeller.columns, values, strict=True))).encode())
+    with open_output(target) as file, line_writer(file, line, labeller.columns) as write:
+        write(texts, labeller(texts))
 
 
-def _label_file(source: "Source", labeller: "Labeller", target: Path | None, line_buffered: bool) -> None:
-    from bibert.runtime.tables import ROWS_PER_CHUNK, label_table, open_output
+def _label_file(source: "Source", labeller: "Labeller", target: Path | None, line_buffered: bool, json: bool) -> None:
+    from bibert.runtime.classifier import WINDOW
+    from bibert.runtime.tables import label_table
+    from bibert.runtime.writers import open_output
 
     typed = source.path is None and sys.stdin.isatty()
     if typed:
         say("type a text and Enter; Ctrl-D ends")
     to_terminal = target is None and sys.stdout.isatty()
+    most = 1 if typed or line_buffered else WINDOW
     with open_output(target) as file, _watching(bar=messages.is_terminal and not typed and not to_terminal) as watch:
-        done = label_table(source, file, labeller, watch, 1 if typed or line_buffered else ROWS_PER_CHUNK)
+        done = label_table(source, file, labeller, as_json=json, rows_per_chunk=most, watch=watch)
     if done.skipped:
-        reason = done.first_skipped.partition(";")[0]  # without the advice to skip it
-        say(f"{done.skipped:,} rows were skipped, the first because of {reason}")
+        say(f"skipped {counted(done.skipped, 'row')}; the first: {done.first_skipped}")
     if target is not None:
-        say(f"{target}: {done.rows:,} {'pairs' if done.pairs else 'rows'}")
+        say(f"{target}: {counted(done.rows, 'pair' if done.pairs else 'row')}")
 
 
 @contextmanager
@@ -179,7 +193,7 @@ def _watching(bar: bool) -> "Iterator[Callable[[Progress], None]]":
 
             def move(now: "Progress") -> None:
                 done, total = (now.rows, None) if now.share is None else (100 * now.share, 100)
-                shown.update(task, description=f"{now.rows:,} rows, %", completed=done, total=total)
+                shown.update(task, description=f"{counted(now.rows, 'row')}, %", completed=done, total=total)
 
             yield move
         return
@@ -190,6 +204,6 @@ def _watching(bar: bool) -> "Iterator[Callable[[Progress], None]]":
         if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
             said = time.monotonic()
             share = "" if now.share is None else f", {now.share:.0%} of the file"
-            say(f"{now.rows:,} rows{share}")
+            say(f"{counted(now.rows, 'row')}{share}")
 
     yield tell

@@ -62,7 +62,7 @@ def train(
 
     row = get_scheme(scheme)
     recipe, arguments = training.load(), training.trainer_arguments()
-    shared = {name: value for name, value in training.given().items() if name in ("max_length", "seed")}
+    shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
     stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
     texts = data.load_and_report()

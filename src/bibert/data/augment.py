@@ -187,7 +187,7 @@ def load_word_vectors(path: Path, limit: int = FIRST_VECTORS) -> WordVectors:
 def read_vectors(path: Path, limit: int = FIRST_VECTORS) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Read the first `limit` vectors of a file: different words, and a row for each.
 
-    The file is in GloVe's text form, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
+    The file is GloVe's text, `.txt` or `.txt.gz` (a word and its numbers on each line), or a `.npy` matrix. The
     words of `name.npy` are in `name.txt`, one a line, or in the only .txt or .parquet file of its folder.
     """
     words, vectors = _read_npy(path, limit) if path.suffix == ".npy" else _read_text(path, limit)
@@ -280,14 +280,14 @@ def load_rows(path: Path, columns: Columns, task: str | None = None) -> Labelled
         written = row.written or row.label_names
         labels = [written[int(label)] if written else str(label) for label in split.labels]
         rows = _labelled_texts(split.texts, split.pairs, labels)
-        return LabelledFile(rows, row.columns, row.header or row.columns.given, has_header=not row.header)
+        return LabelledFile(rows, row.columns, row.header or row.columns.names, has_header=not row.header)
     table = read_table(path)
     found = find_columns(table.columns, columns, table.top)
     labels = [written_label(cell) for cell in table.columns[found.label]]
     if "" in labels:
         raise DataError(f"{table.where(labels.index(''))}: no label in column {found.label!r}; fill it in")
     pairs = texts_of(table, found.pair) if found.pair else None
-    return LabelledFile(_labelled_texts(texts_of(table, found.text), pairs, labels), found, found.given)
+    return LabelledFile(_labelled_texts(texts_of(table, found.text), pairs, labels), found, found.names)
 
 
 def _labelled_texts(texts: Sequence[str], pairs: Sequence[str] | None, labels: Sequence[str]) -> list[LabelledText]:

@@ -27,7 +27,7 @@ CONTINUATION = "##"
 ROWS_PER_CALL = 1000  # enough for the tokenizer's threads, few enough for its Python objects
 BATCHES_PER_CHUNK = 50  # rows are sorted by length within this many batches: near-equal lengths, still random
 
-Row = Mapping[str, Any]  # input_ids, token_type_ids and labels of one text
+EncodedRow = Mapping[str, Any]  # input_ids, token_type_ids and labels of one text
 Batch = tuple[npt.NDArray[np.int64], dict[str, torch.Tensor]]  # the row numbers of a batch, and the batch
 
 
@@ -141,7 +141,7 @@ class Collator:
     pad_token_id: int
     pad_to: int | None = None
 
-    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
         """Pad and stack `rows`; padding has mask 0 and token type 0."""
         longest = max(len(row["input_ids"]) for row in rows)
         if self.pad_to is not None and longest > self.pad_to:
@@ -156,7 +156,9 @@ class Collator:
         return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
-def batches_by_length(rows: "EncodedSplit | Sequence[Row]", collate: Collator, batch_size: int) -> Iterator[Batch]:
+def batches_by_length(
+    rows: "EncodedSplit | Sequence[EncodedRow]", collate: Collator, batch_size: int
+) -> Iterator[Batch]:
     """Yield batches of rows of similar length, with the row numbers of each."""
     order = np.argsort([len(rows[place]["input_ids"]) for place in range(len(rows))], kind="stable")
     for start in range(0, len(order), batch_size):

@@ -70,7 +70,7 @@ def get_task(name: str) -> GlueTask:
 def load_glue(task: str, folder: Path, train_file: str = TRAIN_FILE) -> TextData:
     """Read a task such as `SST-2` from GLUE's TSV files: `folder` is the task's own, or holds those of all tasks.
 
-    `train_file` names another training file in the same form, such as an augmented one. Raises `DataError` if a
+    `train_file` names another training file in the same format, such as an augmented one. Raises `DataError` if a
     folder, file, column or label is missing or malformed.
     """
     row = get_task(task)
@@ -136,12 +136,12 @@ def _split_name(end: str) -> str:
 
 
 def _split_of(task: GlueTask, table: Table, columns: Columns, written: tuple[str, ...]) -> Split:
-    for name in columns.given:
+    for name in columns.names:
         if name not in table.columns:
             raise DataError(
                 f"{table.top}: no column {name!r} among {shown(table.columns)}; give the files of {task.name}"
             )
-    needed = zip(*(table.columns[name] for name in columns.given), strict=True)
+    needed = zip(*(table.columns[name] for name in columns.names), strict=True)
     whole = [row for row, cells in enumerate(needed) if all(cell is not None and str(cell).strip() for cell in cells)]
     broken = len(table) - len(whole)
     if 0 < broken <= task.broken_rows:  # with more of them, `split_of` names the first

@@ -24,10 +24,10 @@ ON_ERROR = ("fail", "skip", "replace")
 MOST_CHARACTERS = 2**24  # in one line or field: anything longer is not text, or a quote was never closed
 
 GZIP = b"\x1f\x8b"
-# The suffix names the form of a file; these first bytes show that the suffix is wrong.
+# The suffix names the format of a file; these first bytes show that the suffix is wrong.
 NOT_UTF8_TEXT = {
-    GZIP: "gzip-compressed; let its name end in .gz",
-    b"PAR1": "Parquet; let its name end in .parquet",
+    GZIP: "gzip-compressed; give it a name ending in .gz",
+    b"PAR1": "Parquet; give it a name ending in .parquet",
     b"PK\x03\x04": "a zip archive or a spreadsheet; export it as CSV",
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",

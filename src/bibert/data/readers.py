@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +22,7 @@ from bibert.errors import DataError, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
 DELIMITERS = MappingProxyType({",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"})
-FORM_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
+FORMAT_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
     {".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 )
 
@@ -37,7 +36,7 @@ class Columns:
     label: str = ""
 
     @property
-    def given(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names that are not empty."""
         return [name for name in (self.text, self.pair, self.label) if name]
 
@@ -50,7 +49,7 @@ NAMES = json.loads(resources.files("bibert.data").joinpath("column_names.json").
 def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
     """Find the text, pair and label columns among `names`; `top` is the place of the header, for messages."""
     names = [name for name in names if name]
-    label = _given(wanted.label, names, top) or _first_known(NAMES["labels"], names)
+    label = _find_named(wanted.label, names, top) or _first_known(NAMES["labels"], names)
     if not label:
         raise _unknown_column("label", NAMES["labels"], names, top)
     return _distinct(replace(find_text_columns(names, wanted, top), label=label), top)
@@ -59,7 +58,7 @@ def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
 def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
     """Like `find_columns` for rows that need no label; `label` stays empty."""
     names = [name for name in names if name]
-    text, pair = _given(wanted.text, names, top), _given(wanted.pair, names, top)
+    text, pair = _find_named(wanted.text, names, top), _find_named(wanted.pair, names, top)
     if not text:
         lower = {name.lower() for name in names}
         first, second = next((both for both in NAMES["pairs"] if lower.issuperset(both)), ("", ""))
@@ -68,8 +67,8 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
         text, second = _first_known([first, *NAMES["texts"]], names), _first_known([second], names)
         if second and clear and not pair:
             raise DataError(
-                f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; choose with "
-                f"--text-column {clear}, or --text-column {text} --pair-column {second}"
+                f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; name the text column {clear!r}, "
+                f"or the text column {text!r} and the pair column {second!r}"
             )
         pair = pair or second
     if not text:
@@ -77,7 +76,7 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
     return _distinct(Columns(text, pair), top)
 
 
-def _given(name: str, names: Sequence[str], top: str) -> str:
+def _find_named(name: str, names: Sequence[str], top: str) -> str:
     found = name if name in names else _first_known([name.lower()], names)
     if name and not found:
         close = difflib.get_close_matches(name, names, n=1)
@@ -93,14 +92,14 @@ def _first_known(known: Iterable[str], names: Sequence[str]) -> str:
 
 def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], top: str) -> DataError:
     return DataError(
-        f"{top}: no {part} column among {shown(names)}; name it with --{part}-column, "
+        f"{top}: no {part} column among {shown(names)}; name the {part} column, "
         f"or add a header line with a known name ({', '.join(known[:5])}, ...)"
     )
 
 
 def _distinct(found: Columns, top: str) -> Columns:
-    if len(set(found.given)) != len(found.given):
-        raise DataError(f"{top}: one column for two uses ({', '.join(found.given)}); name different ones")
+    if len(set(found.names)) != len(found.names):
+        raise DataError(f"{top}: one column for two uses ({', '.join(found.names)}); name different ones")
     return found
 
 
@@ -113,7 +112,7 @@ class Row(NamedTuple):
 
 
 class Reader:
-    """The rows of a file of lines; subclasses know the forms."""
+    """The rows of a file; there is a subclass for each format."""
 
     has_lines: ClassVar[bool] = True
     names: tuple[str, ...] = ()  # of the columns; empty where only the rows have them (JSONL)
@@ -122,7 +121,6 @@ class Reader:
     def __init__(self, source: Input, decoding: Decoding) -> None:
         self.source = source
         self.decoding = decoding
-        self._records: Iterator[tuple[int, Any]] = enumerate(source.lines(decoding), start=1)
 
     @property
     def share(self) -> float | None:
@@ -140,9 +138,21 @@ class Reader:
 
     def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
         """Yield rows, at most `most_rows` together and fewer where they are long; a skipped row as its error."""
+        raise NotImplementedError
+
+
+class LineReader(Reader):
+    """The rows of a file of lines: `_records` splits the lines into records, `_row` checks and reads one."""
+
+    def __init__(self, source: Input, decoding: Decoding) -> None:
+        super().__init__(source, decoding)
+        self._unread = self._records()
+
+    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
+        """Read records until a chunk is full."""
         chunk: list[Row | DataError] = []
         start = self.source.characters
-        for number, record in self._records:
+        for number, record in self._unread:
             try:
                 row = self._row(number, record)
                 chunk += [] if row is None else [row]
@@ -156,11 +166,14 @@ class Reader:
         if chunk:
             yield chunk
 
+    def _records(self) -> Iterator[tuple[int, Any]]:
+        return enumerate(self.source.lines(self.decoding), start=1)
+
     def _row(self, number: int, record: Any) -> Row | None:
         raise NotImplementedError
 
 
-class PlainLines(Reader):
+class PlainLines(LineReader):
     """One text a line, empty ones too, so that row N is line N."""
 
     names = ("text",)
@@ -170,7 +183,7 @@ class PlainLines(Reader):
         return Row(number, {"text": text}, text)
 
 
-class JsonLines(Reader):
+class JsonLines(LineReader):
     """One JSON object a line; blank lines are ignored."""
 
     def _row(self, number: int, record: str) -> Row | None:
@@ -196,47 +209,22 @@ def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return row
 
 
-class Delimited(Reader):
-    """Fields under a header line. In CSV a field may be quoted; in TSV a quote is a letter like any other.
+class Delimited(LineReader):
+    """Fields under a header line.
 
     `header` names the columns of a file without a header line. `ragged` accepts rows with missing fields at the end.
     """
 
-    def __init__(
-        self, source: Input, decoding: Decoding, delimiter: str, header: tuple[str, ...] = (), ragged: bool = False
-    ) -> None:
+    delimiter: ClassVar[str]
+
+    def __init__(self, source: Input, decoding: Decoding, header: tuple[str, ...] = (), ragged: bool = False) -> None:
         super().__init__(source, decoding)
         self._ragged = ragged
-        self._records = self._csv_records() if delimiter == "," else self._tsv_records()
-        self.names = header or self._read_header(delimiter)
+        self.names = header or self._read_header()
 
-    def _tsv_records(self) -> Iterator[tuple[int, list[str]]]:
-        for number, line in enumerate(self.source.lines(self.decoding), start=1):
-            if bare := _without_end(line):
-                yield number, bare.split("\t")
-
-    def _csv_records(self) -> Iterator[tuple[int, list[str] | DataError]]:
-        rows = csv.reader(self.source.lines(self.decoding, newline=""), strict=True)
-        line = 1  # where the row starts: a quoted field may hold line breaks
-        while True:
-            fields: list[str] | DataError | None
-            limit = csv.field_size_limit(MOST_CHARACTERS)  # one for the whole process, so restored after every row
-            try:
-                fields = next(rows, None)
-            except csv.Error as error:
-                remedy = "quote a field that holds quotes and double the quotes inside it"
-                fields = DataError(f"{self.where(line)}: broken row ({error}); {remedy}")
-            finally:
-                csv.field_size_limit(limit)
-            if fields is None:
-                return
-            if fields != []:
-                yield line, fields
-            line = rows.line_num + 1
-
-    def _read_header(self, delimiter: str) -> tuple[str, ...]:
+    def _read_header(self) -> tuple[str, ...]:
         empty = DataError(f"{self.source.origin}: is empty; write a header line and rows")
-        line, fields = next(self._records, (1, empty))
+        line, fields = next(self._unread, (1, empty))
         if isinstance(fields, DataError):
             raise fields
         names = tuple(self.decoding.checked(name.strip(), self.where(line)) for name in fields)
@@ -244,7 +232,7 @@ class Delimited(Reader):
         if other:
             raise DataError(
                 f"{self.where(line)}: the header is one column, {shown(names)}, which seems to be separated by "
-                f"{DELIMITERS[other]}, not {DELIMITERS[delimiter]}; save the file as .csv with commas or .tsv with tabs"
+                f"{DELIMITERS[other]}, not {DELIMITERS[self.delimiter]}; save it as .csv with commas or .tsv with tabs"
             )
         twice = next((name for name in names if name and names.count(name) > 1), None)
         if twice:
@@ -267,6 +255,42 @@ class Delimited(Reader):
         return Row(number, cells, fields)
 
 
+class Csv(Delimited):
+    """Fields separated by commas; a field may be quoted."""
+
+    delimiter = ","
+
+    def _records(self) -> Iterator[tuple[int, list[str] | DataError]]:
+        rows = csv.reader(self.source.lines(self.decoding, newline=""), strict=True)
+        line = 1  # where the row starts: a quoted field may hold line breaks
+        while True:
+            fields: list[str] | DataError | None
+            limit = csv.field_size_limit(MOST_CHARACTERS)  # one for the whole process, so restored after every row
+            try:
+                fields = next(rows, None)
+            except csv.Error as error:
+                remedy = "quote a field that holds quotes and double the quotes inside it"
+                fields = DataError(f"{self.where(line)}: broken row ({error}); {remedy}")
+            finally:
+                csv.field_size_limit(limit)
+            if fields is None:
+                return
+            if fields != []:
+                yield line, fields
+            line = rows.line_num + 1
+
+
+class Tsv(Delimited):
+    """Fields separated by tabs; a quote is a letter like any other."""
+
+    delimiter = "\t"
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        for number, line in enumerate(self.source.lines(self.decoding), start=1):
+            if bare := _without_end(line):
+                yield number, bare.split("\t")
+
+
 class Parquet(Reader):
     """A Parquet file, read a group of rows at a time; needs the extra `data`."""
 
@@ -276,8 +300,7 @@ class Parquet(Reader):
         require_extra("data", "reading Parquet")
         import pyarrow.parquet
 
-        self.source = source
-        self.decoding = decoding
+        super().__init__(source, decoding)
         self._rows_read = 0
         self._problems = (pyarrow.ArrowException, OSError)
         stream: Any = source.stream
@@ -323,25 +346,24 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-FORMS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
-    {
-        "txt": PlainLines,
-        "csv": partial(Delimited, delimiter=","),
-        "tsv": partial(Delimited, delimiter="\t"),
-        "jsonl": JsonLines,
-        "parquet": Parquet,
-    }
+FORMATS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
+    {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
 )
 
 
-def form_of(path: Path, remedy: str = "") -> str:
-    """The form of a file by its name; `remedy` is added to the message about an unknown suffix."""
+def format_of(path: Path, remedy: str = "") -> str:
+    """The format of a file by its suffix; `remedy` is added to the message about an unknown suffix."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix not in FORM_OF_SUFFIX:
-        known = ", ".join(FORM_OF_SUFFIX)
+    file_format = format_of_suffix(path)
+    if file_format is None:
+        known = ", ".join(FORMAT_OF_SUFFIX)
         raise DataError(
-            f"{path}: the form of the file is unknown; let its name end in {known}, or that and .gz{remedy}"
+            f"{path}: the suffix shows no known format; give it a name ending in {known}, or that and .gz{remedy}"
         )
-    return FORM_OF_SUFFIX[suffix]
+    return file_format
+
+
+def format_of_suffix(path: Path) -> str | None:
+    """The format that a file's name shows, before .gz if it has that; None if it shows none."""
+    return FORMAT_OF_SUFFIX.get(Path(path.name.lower().removesuffix(".gz")).suffix)

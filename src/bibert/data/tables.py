@@ -16,7 +16,7 @@ import numpy as np
 
 from bibert.data.examples import Split, TextData
 from bibert.data.lines import Decoding, open_input, shown
-from bibert.data.readers import FORMS, Columns, Delimited, Reader, find_columns, form_of
+from bibert.data.readers import FORMATS, Columns, Reader, Tsv, find_columns, format_of
 from bibert.errors import DataError
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Read a file in the form of its suffix."""
+    """Read a file in the format of its suffix."""
     with open_input(path) as source:
-        return _collect(FORMS[form_of(path)](source, Decoding()))
+        return _collect(FORMATS[format_of(path)](source, Decoding()))
 
 
 def read_tsv(path: Path, header: tuple[str, ...] = (), *, ragged: bool = False) -> Table:
     """Read a TSV file whatever its suffix; for `header` and `ragged` see `Delimited`."""
     with open_input(path) as source:
-        return _collect(Delimited(source, Decoding(), "\t", header, ragged))
+        return _collect(Tsv(source, Decoding(), header, ragged))
 
 
 def _collect(reader: Reader) -> Table:
@@ -154,7 +154,7 @@ def load_table(
         label_names=label_names,
         metrics=metrics_for(label_names),
         source=train_table.origin,
-        columns=tuple(found.given),
+        columns=tuple(found.names),
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bibert.errors import BibertError, DataError
 from bibert.lab.look import Flags, Floats, Inside, LayerInside, Subject
-from bibert.runtime.text import Row
+from bibert.runtime.text import Text
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AttentionMap:
             )
 
 
-def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[AttentionMap, ...]:
+def attention_maps(subjects: Mapping[str, Subject], row: Text) -> tuple[AttentionMap, ...]:
     """The attention of every model, by title, on the same text or pair of texts, read as the same tokens."""
     if not subjects:
         raise DataError("no model to look into; give at least one")
@@ -68,7 +68,7 @@ def attention_maps(subjects: Mapping[str, Subject], row: Row) -> tuple[Attention
     return maps
 
 
-def attention_map(subject: Subject, title: str, row: Row) -> AttentionMap:
+def attention_map(subject: Subject, title: str, row: Text) -> AttentionMap:
     """The attention of one model on a text, or pair of texts."""
     tokens, inside = subject.read(row)
     weights = np.stack([layer.attention[0] for layer in inside.layers])

@@ -25,7 +25,7 @@ from bibert.packed.bits import unpack_rows
 from bibert.packed.file import PackedModel
 from bibert.runtime import reference
 from bibert.runtime.engine import Encoded
-from bibert.runtime.text import Row, TextEncoder
+from bibert.runtime.text import Text, TextEncoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -73,15 +73,15 @@ class Subject:
     name: str
     scheme: str
     look: Callable[[Arrays], Inside]
-    encode: Callable[[Sequence[Row]], list[Encoded]]
+    encode: Callable[[Sequence[Text]], list[Encoded]]
     tokens_of: Callable[[Sequence[int]], list[str]]
 
-    def read(self, row: Row) -> tuple[tuple[str, ...], Inside]:
+    def read(self, row: Text) -> tuple[tuple[str, ...], Inside]:
         """The tokens of one text, or pair of texts, and the inside of the model that reads them."""
         [encoded] = self.encode([row])
         return tuple(self.tokens_of(encoded.ids.tolist())), self.look(padded([encoded]))
 
-    def insides(self, rows: Sequence[Row]) -> Iterator[Inside]:
+    def insides(self, rows: Sequence[Text]) -> Iterator[Inside]:
         """Read any number of texts, batch by batch."""
         if not rows:
             raise DataError("no text to read; give at least one")
@@ -145,7 +145,7 @@ def by_head(rows: Flags, heads: int) -> Flags:
     return rows.reshape(*rows.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[Row]) -> list[Encoded]:
+def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[Text]) -> list[Encoded]:
     """Token ids of texts and pairs, in any mixture, truncated at `most` tokens."""
     texts = [(row,) if isinstance(row, str) else row for row in rows]
     read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]

@@ -23,7 +23,7 @@ from bibert.lab.network import inside_of_trace, trace_of
 from bibert.lab.record import History, stacked
 from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification as Model
-from bibert.runtime.text import Row
+from bibert.runtime.text import Text
 from bibert.training.callbacks import JsonLines
 from bibert.training.student import ProbeMaker
 
@@ -92,7 +92,7 @@ def probe_batch(split: EncodedSplit, pad_token_id: int) -> dict[str, Tensor]:
     return {name: tensor[:, :MOST_TOKENS] for name, tensor in batch.items() if name != "labels"}
 
 
-def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Row]) -> History:
+def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Text]) -> History:
     """Read texts with each checkpoint of a student, in the order given, and compare it with the one before."""
     if len(checkpoints) < 2:
         raise DataError(f"{len(checkpoints)} checkpoint given; a movement needs two or more, in training order")

@@ -19,13 +19,13 @@ from bibert.errors import EngineError, ModelFileError, NumericError, did_you_mea
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
 from bibert.runtime.engine import Engine
-from bibert.runtime.text import Row, TextEncoder
+from bibert.runtime.text import Text, TextEncoder
 
 WINDOW = 512  # rows that are sorted by length and computed together
 
 Floats = NDArray[np.float64]
 Texts = str | Iterable[str]
-Item = Row | Mapping[str, str]  # of a call: a text, a pair, or {"text": ..., "text_pair": ...}
+Item = Text | Mapping[str, str]  # of a call: a text, a pair, or {"text": ..., "text_pair": ...}
 
 
 class Prediction(TypedDict):
@@ -147,7 +147,7 @@ class TextClassifier:
             raise EngineError("the model is a regression (1 label), which has no probabilities; use predict or logits")
         return self.answers(_rows(texts, pairs)).scores
 
-    def answers(self, rows: Iterable[Row]) -> Answers:
+    def answers(self, rows: Iterable[Text]) -> Answers:
         """Return labels and all probabilities of rows, each a text or a pair, in one pass; errors as for `predict`."""
         blocks = [np.empty((0, len(self.labels))), *(block.scores for block in self._answers(rows))]
         return Answers(self.labels, np.concatenate(blocks))
@@ -191,13 +191,13 @@ class TextClassifier:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answers(self, rows: Iterable[Row], window: int = WINDOW, function: str | None = None) -> Iterator[Answers]:
+    def _answers(self, rows: Iterable[Text], window: int = WINDOW, function: str | None = None) -> Iterator[Answers]:
         name = (function or ("none" if len(self.labels) == 1 else "softmax")).lower()
         if name not in SCORE_FUNCTIONS:
             raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
         return (Answers(self.labels, SCORE_FUNCTIONS[name](block)) for block in self._blocks(rows, window))
 
-    def _blocks(self, rows: Iterable[Row], window: int) -> Iterator[NDArray[np.float32]]:
+    def _blocks(self, rows: Iterable[Text], window: int) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""
         remaining, first = iter(rows), 0
         while some := list(islice(remaining, window)):
@@ -220,7 +220,7 @@ def _check_iterable(name: str, value: Any) -> None:
         raise EngineError(f"{name}: {value!r:.40} ({type(value).__name__}) is not a text or a list of texts") from None
 
 
-def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:
+def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Text]:
     _check_iterable("texts", texts)
     if pairs is None:
         return iter([texts] if isinstance(texts, str) else texts)
@@ -230,7 +230,7 @@ def _rows(texts: Texts, pairs: Texts | None) -> Iterator[Row]:
     return _joined([texts], [pairs]) if isinstance(texts, str) else _joined(texts, pairs)  # type: ignore[list-item]
 
 
-def _joined(texts: Iterable[str], pairs: Iterable[str]) -> Iterator[Row]:
+def _joined(texts: Iterable[str], pairs: Iterable[str]) -> Iterator[Text]:
     for number, (text, pair) in enumerate(zip_longest(texts, pairs, fillvalue=...)):
         if isinstance(text, EllipsisType) or isinstance(pair, EllipsisType):
             missing = "text" if isinstance(text, EllipsisType) else "pair"
@@ -238,7 +238,7 @@ def _joined(texts: Iterable[str], pairs: Iterable[str]) -> Iterator[Row]:
         yield text, pair
 
 
-def _as_row(item: Any) -> Row:
+def _as_row(item: Any) -> Text:
     """An item of a call as a row; the encoder rejects anything that is neither a text nor a pair."""
     if not isinstance(item, Mapping):
         return item  # type: ignore[no-any-return]

@@ -25,7 +25,7 @@ from bibert.runtime.engine import Encoded
 MOST_CHARACTERS = 100_000
 PARALLEL_FROM = 32  # texts; for fewer, waking the tokenizer's threads does not pay
 
-Row = str | tuple[str, str]  # a text, or a text and its pair
+Text = str | tuple[str, str]  # a text, or a text and its pair
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot represent
 
@@ -85,7 +85,7 @@ class TextEncoder:
                 f"{PACK_AGAIN}"
             )
 
-    def encode(self, rows: Sequence[Row], first: int = 0) -> list[Encoded]:
+    def encode(self, rows: Sequence[Text], first: int = 0) -> list[Encoded]:
         """Encode texts and pairs; `first` is the number of the first row, for messages."""
         readings = [
             [_Reading(self, text) for text in self._texts_of(row, number)] for number, row in enumerate(rows, first)

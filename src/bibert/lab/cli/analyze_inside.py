@@ -23,7 +23,7 @@ from bibert.lab.direction import mean_margin
 from bibert.lab.entropy import HEADS, LAYERS, Floats, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS
 from bibert.lab.plots.curves import draw_directions, draw_entropies
-from bibert.runtime.text import Row
+from bibert.runtime.text import Text
 
 SITES = (*HEADS, *LAYERS)
 MOST_ROWS = 12  # of a table of many moments of a training
@@ -80,7 +80,7 @@ def entropy(
         print_rows(name, ["step", *SITES], lines)
 
 
-def _entropy_of_models(paths: Sequence[str], rows: list[Row], site: str, output: Path | None, json: bool) -> None:
+def _entropy_of_models(paths: Sequence[str], rows: list[Text], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
     layers = {title: (range(len(tables["query"])), tables) for title, tables in found.items()}
     save_drawn(output, draw_entropies, layers, "layer")

@@ -10,7 +10,7 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import option, with_option_groups
+from bibert.cli.options import option, require_torch, with_option_groups
 from bibert.data.examples import MAX_LENGTH, Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
@@ -19,7 +19,7 @@ from bibert.lab.cli.options import TextOptions, load_subjects
 from bibert.lab.entropy import entropies
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
-from bibert.runtime.text import Row
+from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +132,7 @@ def report(
     say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
 
 
-def _findings(record: Record, data: EvaluationOptions, texts: list[Row]) -> "Findings":
+def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Findings":
     """Measure whatever the model, the rows and the texts allow."""
     from bibert.lab.pages.report import Findings
 
@@ -162,7 +162,7 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Row]) -> "Fin
 
 def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
     if model.is_dir():
-        require_extra("train", "scoring a model folder")
+        require_torch("scoring a model folder")
         from bibert.nn.checkpoint import load_classifier
         from bibert.training.evaluate import predict_logits
 

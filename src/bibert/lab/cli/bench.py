@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
-from bibert.cli.options import Json
+from bibert.cli.options import PACKED, Json
 from bibert.lab.cli.rows import number, plain_table, word
 from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, Report, compare
 from bibert.lab.rivals.engines import OURS, get_rivals
@@ -19,9 +19,7 @@ MB = 1e6
 
 
 def bench(
-    model: Annotated[
-        str, typer.Argument(metavar="FILE", help="A packed file, a name on the Hub, or sst2, which is in the package.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="FILE", help=PACKED)],
     rival: Annotated[
         list[str] | None, typer.Option(help="Compare with this engine only; may be repeated.", show_default="all")
     ] = None,

@@ -7,9 +7,8 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import option, with_option_groups
+from bibert.cli.options import PackedModel, option, require_torch, with_option_groups
 from bibert.data.glue import get_task
-from bibert.errors import require_extra
 from bibert.files import write_whole
 from bibert.models import DEFAULT
 
@@ -19,7 +18,7 @@ def card(
     data: EvaluationOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
     title: Annotated[str, typer.Option(help="First line of the card.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A packed file, or the name of a shipped one.")] = DEFAULT,
+    model: PackedModel = DEFAULT,
     teacher: Annotated[Path | None, option("Model folder of its teacher, inside its run.", "--teacher", "-t")] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
     limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
@@ -28,7 +27,7 @@ def card(
 
     Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
     """
-    require_extra("train", "bibert card")
+    require_torch("bibert card")
     from bibert.lab.card import CardRequest
     from bibert.lab.card import card as write_card
     from bibert.runtime.classifier import load

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import Json
+from bibert.cli.options import PACKED, Json
 from bibert.errors import CheckpointError, EngineError
 from bibert.lab.architecture import count_parameters, read_architecture, read_json
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
@@ -24,7 +24,6 @@ from bibert.packed.file import load
 from bibert.packed.header import Description
 
 MEGA = 10**6
-MODEL_HELP = "A packed file, a model or run folder, or a name on the Hub."
 NOTES = {
     "ratio": "of the bytes in float32 to those here; scales and thresholds exist in the packed file only",
     "MACs": "of one text, all tokens in all layers; the engine skips those that the label does not need",
@@ -35,7 +34,7 @@ Contents = tuple[Description, int]  # of a packed file, and the bytes of its tok
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help=f"{PACKED} Or a model or run folder.")],
     tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Length of the text for MACs and FLOPs.", show_default=f"{TOKENS}, if it fits"),

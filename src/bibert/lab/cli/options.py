@@ -14,7 +14,7 @@ from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, by_title, load_subject
 from bibert.lab.plots.style import check_path, save_figure
 from bibert.lab.record import History, load_history
-from bibert.runtime.text import Row
+from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class TextOptions:
     text: Annotated[list[str] | None, option("A text to read; may be repeated.")] = None
     texts: Annotated[Path | None, option("A file with a text in each line; a pair has a tab between its two.")] = None
 
-    def load(self) -> list[Row]:
+    def load(self) -> list[Text]:
         """All texts; an empty list if none were given."""
         lines = [*(self.text or ()), *(() if self.texts is None else _lines(self.texts))]
         pairs = [(line, *line.partition("\t")) for line in lines]
