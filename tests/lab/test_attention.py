@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bibert.errors import BibertError, DataError
-from bibert.lab.attention import AttentionMap, attention_map, attention_maps, score_shares
+from bibert.lab.attention import attention_map, attention_maps, score_shares
 from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject
 from bibert.runtime.engine import Encoded
 
@@ -100,25 +100,15 @@ def test_models_that_read_other_tokens_are_refused_by_name(tokens, message):
         attention_maps({"left": bits_subject(), "right": other}, "a film")
 
 
-def test_a_packed_file_has_the_attention_of_its_folder(tmp_path, save_untrained):
-    pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
-    from bibert.export import pack
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.packed.file import save
-
-    texts = ["a gorgeous, witty film", "two hours of my life"]
-    folder = save_untrained(tmp_path / "student", texts, scheme="bibert")
-    save(pack(load_classifier(folder), max_length=32), tmp_path / "student.bibert")
-    subjects = [load_subject(folder), load_subject(tmp_path / "student.bibert")]
-    maps = attention_maps({"a folder": subjects[0], "a file": subjects[1]}, tuple(texts))
-    assert all(isinstance(one, AttentionMap) and one.is_bits for one in maps)
+def test_a_packed_file_has_the_attention_of_its_folder(student, packed_file):
+    subjects = {"a folder": load_subject(student), "a file": load_subject(packed_file)}
+    maps = attention_maps(subjects, ("a gorgeous, witty film", "two hours of my life"))
+    assert all(one.is_bits for one in maps)
     assert set(np.unique(maps[0].weights)) == {0.0, 1.0}
     np.testing.assert_array_equal(maps[0].weights, maps[1].weights)
 
 
 def test_a_full_precision_folder_shows_its_softmax(tmp_path, save_untrained):
-    pytest.importorskip("torch", reason="pip install 'bibert[train]' to run this")
-
     folder = save_untrained(tmp_path, ["a gorgeous, witty film"], scheme="full_precision")
     found = attention_map(load_subject(folder), "teacher", "a witty film")
     assert not found.is_bits

@@ -14,7 +14,6 @@ from bibert.lab.look import Inside, inside_of_packed, load_subject
 from bibert.lab.network import inside_of_network
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.students import binarize
-from bibert.packed import file
 
 TEXTS = ["a fine film", "dull", "one of the best films of the year , and of any other"]
 
@@ -69,16 +68,14 @@ def test_a_network_and_its_packed_file_show_the_same_bits(scheme, student_of):
     assert_same(inside_of_packed(packed, batch), inside_of_network(classifier.model, batch))
 
 
-def test_a_file_and_a_folder_read_texts_alike(student_of, tmp_path):
-    folder = student_of("bibert")
-    path = tmp_path / "model.bibert"
-    file.save(pack(load_classifier(folder), max_length=32), path)
-    mine, other = load_subject(path), load_subject(folder)
-    assert mine.read("dull")[0] == other.read("dull")[0] == ("[CLS]", "dull", "[SEP]")
-    assert mine.read(("dull", "a film"))[0] == other.read(("dull", "a film"))[0]
+def test_a_file_and_a_folder_read_texts_alike(student, packed_file):
+    mine, other = load_subject(packed_file), load_subject(student, max_length=32)
+    for row in ("dull", ("dull", "a film")):
+        tokens = mine.read(row)[0]
+        assert (tokens[0], tokens) == ("[CLS]", other.read(row)[0])
     for ours, theirs in zip(mine.insides(TEXTS), other.insides(TEXTS), strict=True):
         assert_same(ours, theirs)
-    assert load_subject(path).scheme == load_subject(folder).scheme == "bibert"
+    assert mine.scheme == other.scheme == "bibert"
 
 
 def test_a_run_folder_stands_for_the_model_in_it(folder):

@@ -11,6 +11,7 @@ pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import DataError
+from bibert.export import pack
 from bibert.lab.attention import attention_map
 from bibert.lab.entropy import entropies
 from bibert.lab.look import load_subject
@@ -18,7 +19,10 @@ from bibert.lab.pages.render import save_page
 from bibert.lab.pages.report import Findings, report_page
 from bibert.lab.plots.style import COLOURS, INK
 from bibert.lab.record import load_record
+from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import get_scheme
+from bibert.nn.students import binarize
+from bibert.packed.file import save
 
 TEXTS = ["a fine film <b>of</b> the year", "dull"]
 SECTIONS = ["Results", "Training", "Data and recipe", "Entropy", "Direction", "Attention", "Cost"]
@@ -64,13 +68,8 @@ def findings(run: Path) -> Findings:
 
 def test_a_record_has_what_a_run_wrote_down(run):
     record = load_record(run)
-    assert record.scheme == get_scheme("bibert")
-    assert record.labels == ("negative", "positive")
-    assert record.architecture is not None
-    assert record.architecture.layers == 2
-    assert len(record.log) == 3
-    assert record.history is not None
-    assert record.history.moves == [2, 4]
+    assert (record.scheme, record.labels) == (get_scheme("bibert"), ("negative", "positive"))
+    assert (record.architecture.layers, len(record.log), record.history.moves) == (2, 3, [2, 4])
 
 
 def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, browser, tmp_path):
@@ -86,23 +85,20 @@ def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, 
     page.close()
 
 
-def test_the_score_on_the_rows_given_stands_beside_that_of_the_training(run, findings):
+def test_scores_on_the_rows_given_stand_beside_those_of_the_training_if_there_are_any(run, findings, tmp_path):
     page = report_page(load_record(run), findings)
     assert "<td>dev accuracy</td><td>75.00 %</td><td>dev set of its training, best evaluation</td>" in page
     assert "<td>accuracy</td><td>87.50 %</td><td>8 rows of test.csv</td>" in page
-
-
-@pytest.fixture
-def begun(tmp_path):
-    """The folder of a run at its beginning."""
-    request = {"data": {"name": "STS-B"}, "recipe": {"seed": 1}}
-    (tmp_path / "run.json").write_text(json.dumps({"request": request}))
-    return tmp_path
-
-
-def test_a_score_is_measured_where_nothing_is_noted(begun):
-    page = report_page(load_record(begun), Findings(scored="9 rows of test.csv", scores={"spearman": 0.5}))
+    measured = Findings(scored="9 rows of test.csv", scores={"spearman": 0.5})
+    page = report_page(load_record(notes(tmp_path, data={"name": "STS-B"}, recipe={"seed": 1})), measured)
     assert "<td>spearman</td><td>50.00 %</td><td>9 rows of test.csv</td>" in page
+
+
+def notes(folder, log=(), **request):
+    """Write the notes of a run that has not ended, and its log."""
+    (folder / "run.json").write_text(json.dumps({"request": {"data": {}, "recipe": {}} | request}))
+    (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in log))
+    return folder
 
 
 def test_a_report_fits_a_phone_and_follows_the_theme(run, findings, browser, tmp_path):
@@ -124,67 +120,43 @@ def test_no_colour_of_a_figure_is_fixed(run, findings):
     assert "var(--hue-0)" in figures
 
 
-def test_a_run_at_its_beginning_says_what_is_missing(begun):
-    page = report_page(load_record(begun), Findings())
+def test_a_run_at_its_beginning_says_what_is_missing(tmp_path):
+    page = report_page(load_record(notes(tmp_path)), Findings())
     assert page.count("<section") == len(SECTIONS)
     assert page.count("--probe-every") == 2  # for entropy and direction
     assert "<figure>" not in page
     assert "full_precision" in page  # a run without a scheme is a teacher's
 
 
-def test_a_packed_file_shows_its_bytes(run, tmp_path):
-    from bibert.export import pack
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.packed.file import save
-
-    path = tmp_path / "student.bibert"
-    save(pack(load_classifier(run / "model"), max_length=16, about={"recipe": {"seed": 42}}), path)
-    page = report_page(load_record(path), Findings())
+def test_a_packed_file_shows_its_bytes_even_if_its_scheme_is_ones_own(run, tmp_path):
+    classifier, path = load_classifier(run / "model"), tmp_path / "student.bibert"
+    own = replace(classifier.model.config.quantization, name="mine")
+    classifier.model.config.scheme = own.to_dict()
+    save(pack(classifier, max_length=16, about={"recipe": {"seed": 42}}), path)
+    record = load_record(path)
+    assert record.scheme == replace(get_scheme("bibert"), name="mine")
+    page = report_page(record, Findings())
     assert f"{path.stat().st_size:,}" in page
     assert "<td>seed</td><td>42</td>" in page
 
 
-def test_a_student_of_several_bits_says_why_nothing_is_seen(run, tmp_path):
-    notes = json.loads((run / "run.json").read_text())
-    notes["request"]["scheme"] = get_scheme("baseline(kept=mha)").to_dict()
-    (tmp_path / "run.json").write_text(json.dumps(notes))
-    record = load_record(tmp_path)
+def test_a_student_of_several_bits_says_why_nothing_is_seen(tmp_path):
+    record = load_record(notes(tmp_path, scheme=get_scheme("baseline(kept=mha)").to_dict()))
     assert not record.has_bits
     assert report_page(record, Findings()).count("single bits") == 2  # entropy and attention
 
 
 def test_a_split_student_says_how_it_is_counted(run, tmp_path):
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.nn.students import binarize
-
     teacher = load_classifier(run / "model", overrides={"scheme": "full_precision"}).model
     split = binarize(teacher, "binarybert_1-1-2")
     split.save_pretrained(tmp_path / "model")
-    notes = json.loads((run / "run.json").read_text())
-    notes["request"]["scheme"] = split.config.quantization.to_dict()
-    (tmp_path / "run.json").write_text(json.dumps(notes))
-    assert "bibert analyze cost" in report_page(load_record(tmp_path), Findings())
+    record = load_record(notes(tmp_path, scheme=split.config.quantization.to_dict()))
+    assert "bibert analyze cost" in report_page(record, Findings())
 
 
-def test_a_file_of_a_scheme_of_ones_own_has_its_bits(run, tmp_path):
-    from bibert.export import pack
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.packed.file import save
-
-    classifier = load_classifier(run / "model")
-    own = replace(classifier.model.config.quantization, name="mine")
-    classifier.model.config.scheme = own.to_dict()
-    path = tmp_path / "mine.bibert"
-    save(pack(classifier, max_length=16), path)
-    assert load_record(path).scheme == replace(get_scheme("bibert"), name="mine")
-
-
-def test_every_stage_of_a_training_has_its_line(run, tmp_path):
-    notes = json.loads((run / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(notes))
+def test_every_stage_of_a_training_has_its_line(tmp_path):
     events = [{**event, "stage": stage} for stage in ("first", "second") for event in EVENTS]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    page = report_page(load_record(tmp_path), Findings())
+    page = report_page(load_record(notes(tmp_path, events)), Findings())
     assert ">first<" in page
     assert ">second<" in page
 

@@ -70,13 +70,16 @@ def run(
     from bibert.lab.reproduce import Plan
     from bibert.lab.reproduce import reproduce as train
 
+    for word in split_words(seeds):
+        if not word.isdigit():
+            raise DataError(f"--seeds: {word!r} is not a whole number; write --seeds 1,2,3")
     wanted = get_table(table)
     columns = {column.partition("_")[0] for column in wanted.rows[0].scores}  # MNLI has two
     plan = Plan(
         table=table,
         tasks=tuple(get_task(word).key for word in split_words(tasks)) or tuple(key for key in TASKS if key in columns),
         schemes=split_words(schemes) or wanted.schemes,
-        seeds=tuple(_seed(word) for word in split_words(seeds)),
+        seeds=tuple(map(int, split_words(seeds))),
         checkpoint=checkpoint,
         recipe=recipe,
         teacher_recipe=teacher_recipe or Plan.teacher_recipe,
@@ -120,9 +123,3 @@ def _print_cells(cells: Sequence[Cell], table: PaperTable, json: bool) -> None:
 def split_words(text: str) -> tuple[str, ...]:
     """The words between commas; a comma in parentheses is part of a scheme with changed fields."""
     return tuple(dict.fromkeys(word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()))
-
-
-def _seed(word: str) -> int:
-    if not word.isdigit():
-        raise DataError(f"--seeds: {word!r} is not a whole number; write --seeds 1,2,3")
-    return int(word)

@@ -5,11 +5,10 @@ non-ASCII characters: no text of a user can end the script or become part of the
 """
 
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bibert.files import write_whole
 
@@ -28,10 +27,7 @@ def save_page(page: str, path: Path) -> Path:
 
 @cache
 def _environment() -> Environment:
+    templates = PackageLoader("bibert.lab.pages")
     return Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-
-
-def _read(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

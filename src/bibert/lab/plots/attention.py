@@ -14,7 +14,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from bibert.lab.attention import AttentionMap
 from bibert.lab.look import Floats
@@ -23,7 +22,7 @@ from bibert.lab.plots.style import COLOURS, SETTINGS, styled
 WIDTH = 7.6  # inches: the text width of a one-column paper
 # From white to nearly black through one blue: lightness falls monotonically, so grey print keeps the order.
 DARKER = LinearSegmentedColormap.from_list("darker", ["#FFFFFF", "#9CC4E4", COLOURS[0], "#002440"], N=64)
-GAP = "#D9D9D9"  # between heads: neither white, which is a weight, nor a colour of the map
+GAP = 0xD9  # the grey between heads: neither white, which is a weight, nor a colour of the map
 
 MOST_CELLS = 36  # along a side of a small image; neighbours are averaged if there are more tokens
 MOST_TOKENS = 40  # in a head view; later tokens are left out, and the figure says so
@@ -102,7 +101,13 @@ def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
     size = images.shape[-1]
     gap = max(1, round(size / 14))
     step = size + gap
-    axes.imshow(_mosaic(images, gap), aspect="equal", interpolation="nearest")
+    # One RGB image is a smaller file than many: every head with a gap above and to its left, and a gap at the end.
+    tiles = np.pad(
+        DARKER(images, bytes=True)[..., :3], ((0, 0), (0, 0), (gap, 0), (gap, 0), (0, 0)), constant_values=GAP
+    )
+    mosaic = tiles.swapaxes(1, 2).reshape(len(layers) * step, one.heads * step, 3)
+    mosaic = np.pad(mosaic, ((0, gap), (0, gap), (0, 0)), constant_values=GAP)
+    axes.imshow(mosaic, aspect="equal", interpolation="nearest")
     axes.set_xticks([gap + size / 2 - 0.5 + step * head for head in range(one.heads)], map(str, range(one.heads)))
     axes.set_yticks([gap + size / 2 - 0.5 + step * row for row in range(len(layers))], map(str, layers))
     axes.tick_params(length=0, labelsize="small")
@@ -123,18 +128,6 @@ def _averaged(heads: Floats, block: int) -> Floats:
     counts = np.diff(starts, append=tokens).astype(np.float32)
     sums = np.add.reduceat(np.add.reduceat(heads, starts, axis=-2), starts, axis=-1)
     return np.asarray(sums / (counts[:, None] * counts))
-
-
-def _mosaic(heads: Floats, gap: int) -> NDArray[np.uint8]:
-    """(rows, H, T, T) between 0 and 1 to one RGB image, a smaller file than many, with `gap` pixels between heads."""
-    rows, columns, size, _ = heads.shape
-    step = size + gap
-    image = np.empty((rows * step + gap, columns * step + gap, 3), np.uint8)
-    image[:] = np.round(255 * np.array(to_rgb(GAP))).astype(np.uint8)
-    for row, column in np.ndindex(rows, columns):
-        top, left = gap + row * step, gap + column * step
-        image[top : top + size, left : left + size] = DARKER(heads[row, column], bytes=True)[..., :3]
-    return image
 
 
 def _drawable(word: str, most: int = MOST_CHARACTERS) -> str:

@@ -126,7 +126,12 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     thresholds.set(xlabel="keys k", xscale="log", yscale="log")
     plot(thresholds, SIMULATED, "theorem_1", "keys", "threshold")
     scores.set_xlabel("score")
-    _plot_scores(scores, size, models)
+    values = np.arange(-size, size + 1, 2)
+    seen = np.abs(values) <= SHOWN_DEVIATIONS * np.sqrt(size)
+    _plot(scores, EXACT, values[seen], score_probabilities(size)[seen], *PENS[EXACT])
+    _plot(scores, f"Gaussian N(0, {size})", values[seen], gaussian_probabilities(size)[seen], 4, 3)
+    for hue, (name, shares) in enumerate(models.items(), start=2):
+        _plot_mean(scores, name, values[seen], shares[:, seen].T, hue)
     directions.set_xlabel("bits Q")
     plot(directions, EXACT, "theorem_3", "bits", "exact")
     plot(directions, PAPER, "theorem_3", "bits", "paper")
@@ -134,15 +139,6 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     plot(quantiles, EXACT, "quantiles", "zeros_percent", "entropy")
     plot(quantiles, PAPER, "quantiles", "zeros_percent", "paper")
     return _with_legend(figure)
-
-
-def _plot_scores(axes: "Axes", size: int, models: Mapping[str, Floats]) -> None:
-    scores = np.arange(-size, size + 1, 2)
-    seen = np.abs(scores) <= SHOWN_DEVIATIONS * np.sqrt(size)
-    _plot(axes, EXACT, scores[seen], score_probabilities(size)[seen], *PENS[EXACT])
-    _plot(axes, f"Gaussian N(0, {size})", scores[seen], gaussian_probabilities(size)[seen], 4, 3)
-    for hue, (name, shares) in enumerate(models.items(), start=2):
-        _plot_mean(axes, name, scores[seen], shares[:, seen].T, hue)
 
 
 def _panels(labels: Sequence[tuple[str, str]], x_label: str = "", columns: int = 3) -> "tuple[Figure, list[Axes]]":
