@@ -13,9 +13,8 @@ import pytest
 from bibert.data import readers
 from bibert.data.lines import MOST_CHARACTERS, Decoding
 from bibert.data.readers import Columns, format_of
-from bibert.errors import BibertError, DataError
+from bibert.errors import DataError
 from bibert.runtime.tables import Source, label_table
-from bibert.runtime.writers import open_output
 
 
 def lengths(texts):
@@ -229,29 +228,6 @@ def test_parquet_rows_without_a_text_fail_or_are_skipped(tmp_path):
 def test_parquet_needs_a_free_name(tmp_path):
     with pytest.raises(DataError, match="has a column 'score' already"):
         labelled(parquet_file(tmp_path / "b.parquet", text=["a"], score=[1]))
-
-
-def write_half(file):
-    file.write(b"half")
-    raise DataError("broken")
-
-
-def test_an_output_is_whole_or_not_there(tmp_path):
-    (tmp_path / "out.csv").write_text("before")
-    with pytest.raises(DataError, match="broken"), open_output(tmp_path / "out.csv") as file:
-        write_half(file)
-    assert (tmp_path / "out.csv").read_text() == "before"
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
-    with pytest.raises(BibertError, match="the folder"), open_output(tmp_path / "no" / "out.csv"):
-        pass
-
-
-def test_a_compressed_output_is_the_same_every_time(tmp_path):
-    for name in ("a.jsonl.gz", "b.jsonl.gz"):
-        with open_output(tmp_path / name) as file:
-            file.write(b"{}\n" * 1000)
-    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
-    assert gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()) == b"{}\n" * 1000
 
 
 def test_standard_input_stays_open(monkeypatch):

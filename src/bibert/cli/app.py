@@ -45,9 +45,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
         "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
         "card": Command("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
-        "analyze": Command(
-            "bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, directions, attention, cost."
-        ),
+        "analyze": Command("bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, attention, cost."),
         "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
         "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
         "schemes": Command("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
@@ -63,17 +61,12 @@ class LazyGroup(TyperGroup):
         """Import the command that `args` names, then resolve as usual."""
         name = args[0]
         if name in COMMANDS:
-            self.commands[name] = _load(name)
+            found = getattr(importlib.import_module(COMMANDS[name].module), name)
+            if not isinstance(found, typer.Typer):  # a function
+                command, found = found, typer.Typer(add_completion=False)
+                found.command(name)(command)
+            self.commands[name] = typer.main.get_command(found)
         return super().resolve_command(ctx, args)
-
-
-def _load(name: str) -> Any:
-    found = getattr(importlib.import_module(COMMANDS[name].module), name)
-    if isinstance(found, typer.Typer):
-        return typer.main.get_command(found)
-    single = typer.Typer(add_completion=False)
-    single.command(name)(found)
-    return typer.main.get_command(single)
 
 
 def _placeholder() -> None:

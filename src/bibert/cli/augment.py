@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say, tracked
-from bibert.cli.options import LabelColumn, PairColumn, TextColumn, require_torch
+from bibert.cli.options import LabelColumn, PairColumn, TextColumn, check_output, require_torch
 from bibert.errors import BibertError
 
 
@@ -54,7 +54,9 @@ def augment(
         raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
     variants = variants or augmentation.variants_of(task)
     config = augmentation.AugmentConfig(variants, candidates, probability, seed)
-    _check_output(source, output)
+    check_output(output, ".tsv")
+    if output.resolve() == source.resolve():
+        raise BibertError(f"{output}: is the input itself; give another name, the input is kept")
     vectors = None if glove is None else augmentation.load_word_vectors(glove)
     masked_lm = None
     if mlm is not None:
@@ -68,13 +70,3 @@ def augment(
     written = augmentation.save_rows(output, file, groups)
     with_dev = "" if task else "; train on it with --dev, so that no variant of a training row is in the dev set"
     say(f"{output}: {written} rows from {len(file.rows)}{with_dev}")
-
-
-def _check_output(source: Path, output: Path) -> None:
-    """Refuse a bad output path before hours of work, not after."""
-    if output.suffix != ".tsv":
-        raise BibertError(f"{output}: a TSV file is written; give it a name ending in .tsv")
-    if output.resolve() == source.resolve():
-        raise BibertError(f"{output}: is the input itself; give another name, the input is kept")
-    if not output.resolve().parent.is_dir():
-        raise BibertError(f"{output}: the folder {output.parent} does not exist; create it first")

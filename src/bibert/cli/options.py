@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bibert.cli.console import messages
-from bibert.errors import RecipeError, require_extra
+from bibert.errors import BibertError, RecipeError, require_extra
 
 if TYPE_CHECKING:
     from bibert.training.recipe import Recipe
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it is resumed.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
 SchemeName = Annotated[
-    str,
-    typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or a variant: 'baseline(kept=mha)'."),
+    str, typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or a variant: 'baseline(kept=mha)'.")
 ]
 ProbeEvery = Annotated[
     int, typer.Option(min=0, help="Probe the student every so many steps, for `bibert analyze`; 0 for never.")
@@ -33,7 +32,7 @@ ProbeEvery = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 PACKED = "A packed file, a Hub id, or sst2, the model shipped with bibert."
-PackedModel = Annotated[str, typer.Option("--model", "-m", help=PACKED)]
+ModelName = Annotated[str, typer.Option("--model", "-m", help=PACKED)]
 
 
 def option(help_text: str, *names: str, **settings: Any) -> Any:
@@ -108,6 +107,14 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
         else:
             raise RecipeError(f"--set {change!r}: {section} was set to {table!r} before; change its terms one by one")
     return parsed
+
+
+def check_output(path: Path, suffix: str) -> None:
+    """Refuse a bad output path before hours of work; the suffix, so that a slip does not replace another file."""
+    if path.suffix != suffix:
+        raise BibertError(f"{path}: a {suffix} file is written; give it a name ending in {suffix}")
+    if not path.resolve().parent.is_dir():
+        raise BibertError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 def require_torch(purpose: str) -> None:

@@ -2,19 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, option, require_torch, with_option_groups
-from bibert.errors import BibertError
+from bibert.cli.options import Json, check_output, option, require_torch, with_option_groups
 from bibert.models import SUFFIX
-
-if TYPE_CHECKING:
-    from bibert.packed.file import PackedModel
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,7 @@ def pack(
 
     Example: bibert pack runs/reviews/student/model -o reviews.bibert --data dev.csv
     """
-    if output.suffix != SUFFIX:  # so that a slip does not replace a data file
-        raise BibertError(f"{output}: a packed file is written; its name must end in {SUFFIX}")
-    if not output.resolve().parent.is_dir():
-        raise BibertError(f"{output}: the folder {output.parent} does not exist; create it first")
+    check_output(output, SUFFIX)
     require_torch("bibert pack")
     from bibert.export import pack as pack_and_verify
     from bibert.nn.checkpoint import load_classifier
@@ -61,10 +54,6 @@ def pack(
     say(f"packing {folder}, texts cut after {longest} tokens, verifying it on {verified_on}")
     packed = pack_and_verify(classifier, rows, max_length=longest, about=about)
     save(packed, output)
-    _show(packed, output, json)
-
-
-def _show(packed: "PackedModel", output: Path, json: bool) -> None:
     size, in_float32 = output.stat().st_size, packed.float32_bytes
     ratio, verified = in_float32 / size, packed.about["verified_rows"]
     if json:

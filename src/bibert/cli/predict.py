@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import SECONDS_BETWEEN_LINES, counted, messages, progress, say
-from bibert.cli.options import PackedModel, PairColumn, TextColumn, option, with_option_groups
+from bibert.cli.options import ModelName, PairColumn, TextColumn, option, with_option_groups
 from bibert.errors import BibertError
 from bibert.models import DEFAULT
 
@@ -41,8 +41,7 @@ class InputOptions:
         option("File to label: .txt, .csv, .tsv, .jsonl (.gz too) or .parquet. - is standard input.", "--input", "-i"),
     ] = None
     format: Annotated[
-        str,
-        option("Format of standard input, or of a file without a known suffix.", metavar="txt|csv|tsv|jsonl"),
+        str, option("Format of standard input, or of a file without a known suffix.", metavar="txt|csv|tsv|jsonl")
     ] = ""
     text_column: TextColumn = ""
     pair_column: PairColumn = ""
@@ -63,7 +62,7 @@ def predict(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.", show_default=False)
     ] = None,
-    model: PackedModel = DEFAULT,
+    model: ModelName = DEFAULT,
     pairs: Annotated[list[str] | None, option("Second text of a pair, once for each TEXT.", "--pair")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every label.")] = False,
     prefix: Annotated[str, option("Put before the names of the new columns, label and score.")] = "",
@@ -73,11 +72,7 @@ def predict(
         Path | None, option("File for the labelled rows; standard output if not given.", "--output", "-o")
     ] = None,
     on_error: Annotated[
-        str,
-        typer.Option(
-            metavar="fail|skip|replace",
-            help="What to do with a broken row; replace writes U+FFFD for bytes that are not text.",
-        ),
+        str, typer.Option(metavar="fail|skip|replace", help="What to do with broken rows; replace repairs bytes only.")
     ] = "fail",
 ) -> None:
     """Label texts with a packed file: those given, else the lines of standard input, or the rows of a file.
@@ -91,7 +86,7 @@ def predict(
     Example: bibert predict -m reviews.bibert --input reviews.csv --output labelled.csv
     """
     from bibert.runtime.classifier import load
-    from bibert.runtime.writers import Labeller
+    from bibert.runtime.writers import Labeller, json_line, line_writer, open_output, plain_line
 
     target = None if output == STANDARD else output
     checked = _check_texts(texts or [], pairs or [], rows, on_error) if texts or pairs else []
@@ -101,7 +96,9 @@ def predict(
     classifier = load(model, threads=threads)
     labeller = Labeller(classifier, proba=proba, prefix=prefix)
     if source is None:
-        _label_texts(checked, labeller, target, json)
+        line = json_line if json else plain_line
+        with open_output(target) as file, line_writer(file, line, labeller.columns) as write:
+            write(checked, labeller(checked))
     else:
         _label_file(source, labeller, target, rows.line_buffered, json)
     if classifier.texts_cut:
@@ -150,20 +147,11 @@ def _check_source(rows: InputOptions, target: Path | None, on_error: str, json: 
 
 def _check_suffix(target: Path, file_format: str, json: bool) -> None:
     """Refuse an output file whose suffix names another format; labelled lines may have an unknown suffix."""
-    from bibert.data.readers import format_of_suffix
+    from bibert.data.readers import FORMAT_OF_SUFFIX, suffix_of
 
-    written = "jsonl" if json else file_format
-    found = format_of_suffix(target)
+    written, found = "jsonl" if json else file_format, FORMAT_OF_SUFFIX.get(suffix_of(target))
     if found != written and (found is not None or file_format != "txt"):
         raise BibertError(f"{target}: the rows are written as {written}; give it a name ending in .{written}")
-
-
-def _label_texts(texts: "list[Text]", labeller: "Labeller", target: Path | None, json: bool) -> None:
-    from bibert.runtime.writers import json_line, line_writer, open_output, plain_line
-
-    line = json_line if json else plain_line
-    with open_output(target) as file, line_writer(file, line, labeller.columns) as write:
-        write(texts, labeller(texts))
 
 
 def _label_file(source: "Source", labeller: "Labeller", target: Path | None, line_buffered: bool, json: bool) -> None:
@@ -187,23 +175,18 @@ def _label_file(source: "Source", labeller: "Labeller", target: Path | None, lin
 @contextmanager
 def _watching(bar: bool) -> "Iterator[Callable[[Progress], None]]":
     """Show progress on stderr: a bar, or a line from time to time where the bar would mix with other output."""
-    if bar:
-        with progress() as shown:
-            task = shown.add_task("labelling", total=None)
-
-            def move(now: "Progress") -> None:
-                done, total = (now.rows, None) if now.share is None else (100 * now.share, 100)
-                shown.update(task, description=f"{counted(now.rows, 'row')}, %", completed=done, total=total)
-
-            yield move
-        return
     said = time.monotonic()
+    with progress() if bar else nullcontext() as shown:
+        task = None if shown is None else shown.add_task("labelling", total=None)
 
-    def tell(now: "Progress") -> None:
-        nonlocal said
-        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
-            share = "" if now.share is None else f", {now.share:.0%} of the file"
-            say(f"{counted(now.rows, 'row')}{share}")
+        def watch(now: "Progress") -> None:
+            nonlocal said
+            rows = counted(now.rows, "row")
+            if shown is not None and task is not None:
+                done, total = (now.rows, None) if now.share is None else (100 * now.share, 100)
+                shown.update(task, description=f"{rows}, %", completed=done, total=total)
+            elif time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+                said = time.monotonic()
+                say(rows if now.share is None else f"{rows}, {now.share:.0%} of the file")
 
-    yield tell
+        yield watch

@@ -66,9 +66,8 @@ def _describe_split(name: str, split: Split, data: TextData) -> str:
     words = [len(text.split()) for text in split.joined_texts]
     lengths = f"words mean {np.mean(words):.1f}, 95 % {int(np.percentile(words, 95))}, max {max(words)}"
     repeated = len(split) - len(set(split.texts_or_pairs))  # the same texts, whatever the label
-    return f"{name}: {len(split):,} rows; {_describe_labels(split.labels, data.label_names)}; {lengths}" + (
-        f"; {repeated:,} repeated" if repeated else ""
-    )
+    labels = _describe_labels(split.labels, data.label_names)
+    return f"{name}: {len(split):,} rows; {labels}; {lengths}" + (f"; {repeated:,} repeated" if repeated else "")
 
 
 def _describe_labels(labels: tuple[float, ...], names: tuple[str, ...]) -> str:

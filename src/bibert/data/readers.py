@@ -355,15 +355,14 @@ def format_of(path: Path, remedy: str = "") -> str:
     """The format of a file by its suffix; `remedy` is added to the message about an unknown suffix."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
-    file_format = format_of_suffix(path)
-    if file_format is None:
+    if suffix_of(path) not in FORMAT_OF_SUFFIX:
         known = ", ".join(FORMAT_OF_SUFFIX)
         raise DataError(
             f"{path}: the suffix shows no known format; give it a name ending in {known}, or that and .gz{remedy}"
         )
-    return file_format
+    return FORMAT_OF_SUFFIX[suffix_of(path)]
 
 
-def format_of_suffix(path: Path) -> str | None:
-    """The format that a file's name shows, before .gz if it has that; None if it shows none."""
-    return FORMAT_OF_SUFFIX.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+def suffix_of(path: Path) -> str:
+    """The suffix in small letters; of `reviews.CSV.gz`, .csv."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix

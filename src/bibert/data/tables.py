@@ -122,16 +122,10 @@ def load_table(
 ) -> TextData:
     """Read labelled text: CSV, TSV, JSONL, Parquet (plain or .gz), or a `datasets.Dataset` or `DatasetDict`.
 
-    Args:
-        train: the training rows. Of a `DatasetDict`, the split `train`, and its validation split as dev.
-        dev: the rows that select the best model; without it, a share of the training rows is set aside.
-        columns: which columns to read; those not given are found by name.
-        regression: whether labels are scores; None to infer it from the labels.
-        dev_share: the share of each class to set aside where there is no dev.
-        seed: seed of that choice.
-
-    Raises:
-        DataError: something is missing or malformed; the message names the place and the remedy.
+    Of a `DatasetDict`, `train` reads the split of that name, and its validation split as dev. `dev` has the rows that
+    select the best model; without it `dev_share` of each class is set aside, chosen by `seed`. Columns without a name
+    are found by name. `regression` says whether labels are scores; None infers it. Raises `DataError` with the place
+    and the remedy if something is missing or malformed.
 
     Example:
         >>> data = load_table("reviews.csv", columns=Columns(text="body", label="stars"))  # doctest: +SKIP
@@ -224,12 +218,22 @@ def _table(source: Source, origin: str) -> Table:
 
 def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
     """Return the texts and labels of a table; `classes` are its labels by class id, empty for scores."""
-    return Split(
-        texts=texts_of(table, columns.text),
-        pairs=texts_of(table, columns.pair) if columns.pair else None,
-        labels=_labels(table, columns.label, classes),
-        origin=table.origin,
-    )
+    texts = texts_of(table, columns.text)
+    pairs = texts_of(table, columns.pair) if columns.pair else None
+    labels = _written_labels(table, columns.label)
+    ids = {name: id_ for id_, name in enumerate(classes)}
+    for row, label in enumerate(labels):
+        if classes and label not in ids:
+            raise DataError(
+                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(classes)} classes, "
+                f"{shown(classes)}, or train on rows that have it"
+            )
+        if not classes and not (NUMBER.fullmatch(label) and math.isfinite(float(label))):
+            raise DataError(
+                f"{table.where(row)}: score {shown([label])} in column {columns.label!r} is not a finite number; "
+                "write it like 3.5, or leave regression off for classes"
+            )
+    return Split(texts, pairs, tuple(ids[label] if classes else float(label) for label in labels), table.origin)
 
 
 def texts_of(table: Table, column: str) -> tuple[str, ...]:
@@ -301,21 +305,3 @@ def classes_of(table: Table, column: str, *, regression: bool | None = None) -> 
         )
     numeric = all(NUMBER.fullmatch(name) for name in present)
     return declared or tuple(sorted(present, key=lambda name: (float(name) if numeric else 0.0, name)))
-
-
-def _labels(table: Table, column: str, classes: tuple[str, ...]) -> tuple[float, ...]:
-    """The class ids of a column, or its scores if there are no classes."""
-    labels = _written_labels(table, column)
-    ids = {name: id_ for id_, name in enumerate(classes)}
-    for row, label in enumerate(labels):
-        if classes and label not in ids:
-            raise DataError(
-                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(classes)} classes, "
-                f"{shown(classes)}, or train on rows that have it"
-            )
-        if not classes and not (NUMBER.fullmatch(label) and math.isfinite(float(label))):
-            raise DataError(
-                f"{table.where(row)}: score {shown([label])} in column {column!r} is not a finite number; "
-                "write it like 3.5, or leave regression off for classes"
-            )
-    return tuple(ids[label] for label in labels) if classes else tuple(map(float, labels))

@@ -21,6 +21,8 @@ from bibert.files import write_whole
 from bibert.runtime.classifier import TextClassifier
 from bibert.runtime.text import Text
 
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 Value = str | float
 Line = Callable[[Any, Mapping[str, Value]], str]  # of a row as its file has it, and its new columns
 Write = Callable[[Sequence[Any], Sequence[Sequence[Value]]], None]  # rows, and their new columns in order
@@ -120,10 +122,6 @@ def _longer_json_line(raw: str, values: Mapping[str, Value]) -> str:
     before = raw[:-1].rstrip()
     comma = "" if before == "{" else ", "
     return f"{before}{comma}{_json(values)[1:]}\n"
-
-
-def _json(values: Mapping[str, Value]) -> str:
-    return json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
 def _csv_line(fields: Sequence[str], values: Mapping[str, Value]) -> str:

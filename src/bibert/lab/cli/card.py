@@ -7,7 +7,7 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import PackedModel, option, require_torch, with_option_groups
+from bibert.cli.options import ModelName, option, require_torch, with_option_groups
 from bibert.data.glue import get_task
 from bibert.files import write_whole
 from bibert.models import DEFAULT
@@ -18,7 +18,7 @@ def card(
     data: EvaluationOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
     title: Annotated[str, typer.Option(help="First line of the card.")],
-    model: PackedModel = DEFAULT,
+    model: ModelName = DEFAULT,
     teacher: Annotated[Path | None, option("Model folder of its teacher, inside its run.", "--teacher", "-t")] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
     limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
