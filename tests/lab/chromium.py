@@ -43,7 +43,6 @@ class Chromium:
         self._pages: dict[str, Page] = {}
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
-        """Open a file in a window of this size and wait until it is loaded."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session, target, path.as_uri())
@@ -53,7 +52,8 @@ class Chromium:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.send("Emulation.setEmulatedMedia", features=[scheme])
         page.send("Page.navigate", url=page.url)
-        page.wait_for("Page.loadEventFired")
+        while not any(event["method"] == "Page.loadEventFired" for event in page.events):
+            self.receive()
         return page
 
     def send(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
@@ -68,7 +68,6 @@ class Chromium:
         return answer["result"]  # type: ignore[no-any-return]
 
     def receive(self) -> dict[str, Any]:
-        """The next message."""
         deadline = time.monotonic() + SECONDS
         while b"\0" not in self._unread:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
@@ -83,7 +82,6 @@ class Chromium:
         return message
 
     def close(self) -> None:
-        """End the browser."""
         self.send("Browser.close")
         os.close(self._out)
         os.close(self._in)
@@ -101,16 +99,9 @@ class Page:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask this page for something."""
         return self.browser.send(method, self.session, **parameters)
 
-    def wait_for(self, method: str) -> None:
-        """Wait until the page has reported this."""
-        while not any(event["method"] == method for event in self.events):
-            self.browser.receive()
-
     def resize(self, width: int, height: int) -> None:
-        """Give the window a size, in CSS pixels."""
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
@@ -123,7 +114,6 @@ class Page:
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press and release a key."""
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key)
 
@@ -153,7 +143,6 @@ class Page:
         return [address for address in addresses if address != self.url and not address.startswith("data:")]
 
     def close(self) -> None:
-        """Close the page."""
         self.browser.send("Target.closeTarget", targetId=self.target)
 
 

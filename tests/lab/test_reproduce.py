@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -91,14 +90,11 @@ def folder_of(cell):
     return "teacher" if cell.scheme == "full_precision" else f"{cell.scheme}-{cell.recipe['seed']}"
 
 
-def test_a_second_call_trains_nothing(output, plan):
+def test_a_second_call_trains_nothing_and_needs_no_checkpoint(output, plan, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")}
-    reproduce(plan, output, quiet)
+    for checkpoint in (plan.checkpoint, None):
+        reproduce(replace(plan, checkpoint=checkpoint), output, quiet)
     assert {path: path.stat().st_mtime_ns for path in output.glob("sst2/*/model/*")} == before
-
-
-def test_finished_teachers_need_no_checkpoint(output, plan, tmp_path):
-    reproduce(replace(plan, checkpoint=None), output, quiet)
     with pytest.raises(DataError, match=f"{tmp_path}/sst2/teacher:.*--checkpoint"):
         reproduce(replace(plan, checkpoint=None), tmp_path, quiet)
 
@@ -132,20 +128,21 @@ def test_a_student_that_started_from_another_is_told_from_one_that_started_from_
         mean_scores([cell, other], "sst2")
 
 
-def test_an_unfinished_run_is_not_collected(output, tmp_path):
-    run = tmp_path / "sst2" / "bibert-1"
-    run.mkdir(parents=True)
-    notes = json.loads((output / "sst2" / "bibert-1" / "run.json").read_text())
-    del notes["metrics"]
+def change_notes(run, change):
+    notes = json.loads((run / "run.json").read_text())
+    change(notes)
     (run / "run.json").write_text(json.dumps(notes))
+
+
+def test_an_unfinished_run_is_not_collected(copied, tmp_path):
+    change_notes(copied, lambda notes: notes.pop("metrics"))
     assert list(collect(tmp_path)) == []
     assert write_results(tmp_path, "1") == []
     assert not (tmp_path / "results.json").exists()
 
 
-def test_a_run_in_the_folder_of_another_task_is_refused(output, tmp_path):
-    (tmp_path / "rte").mkdir()
-    (tmp_path / "rte" / "bibert-1").symlink_to(output / "sst2" / "bibert-1")
+def test_a_run_in_the_folder_of_another_task_is_refused(copied, tmp_path):
+    copied.parent.rename(tmp_path / "rte")
     with pytest.raises(CheckpointError, match=r"rte/bibert-1: .*SST-2.*RTE"):
         list(collect(tmp_path))
 
@@ -197,9 +194,7 @@ def test_a_best_model_that_was_scored_twice_at_the_end_is_one_evaluation(copied,
 
 
 def test_the_training_file_of_the_hub_is_not_augmented(copied, tmp_path):
-    notes = json.loads((copied / "run.json").read_text())
-    notes["request"]["data"]["train"] = Path("nyu-mll/glue/sst2/train").name
-    (copied / "run.json").write_text(json.dumps(notes))
+    change_notes(copied, lambda notes: notes["request"]["data"].update(train="train"))
     assert [cell.augmented for cell in collect(tmp_path)] == [False]
 
 
@@ -231,13 +226,10 @@ def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):
     assert '"loss_attention"' not in log
 
 
-def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table():
+def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table_and_it_is_said(cell):
     assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == (33.6, TABLE_2.name)
     assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) == (None, "")
     assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == (66.1, TABLE_2.name)
-
-
-def test_a_table_with_figures_from_two_of_the_papers_says_which_is_from_where(cell):
     text = markdown([cell, replace(cell, task="stsb", metrics={"dev_spearman": 0.1})], TABLE_1)
     assert f"{TABLE_1.name} for SST-2, {TABLE_2.name} for STS-B" in text
 

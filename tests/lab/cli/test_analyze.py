@@ -52,10 +52,7 @@ def test_the_scores_of_models_stand_beside_those_of_random_bits(bibert, student,
     assert {**mine, "scores_of": ""} == {**other, "scores_of": ""}
     assert 0 < mine["probability_of_0"] < 0.5
     assert figure.read_text().startswith("<?xml")
-
-
-def test_models_without_texts_are_refused(bibert, packed_file, capsys):
-    assert bibert("analyze", "theory", packed_file) == 2
+    assert bibert("analyze", "theory", packed_file) == 2  # without texts
     assert "go together" in capsys.readouterr().err
 
 

@@ -1,6 +1,5 @@
 """`bibert card`: measured figures, the origin that `bibert pack` wrote into the file, and refusals."""
 
-import csv
 import json
 import shutil
 
@@ -48,9 +47,7 @@ def write_notes(folder, metrics=NOTES["metrics"], **request):
 @pytest.fixture
 def rows(tmp_path):
     path = tmp_path / "dev.csv"
-    with path.open("w", newline="") as file:
-        texts = [["a fine film", "positive"], ["a dull film", "negative"], ["a film", "positive"]]
-        csv.writer(file).writerows([["text", "label"], *texts])
+    path.write_text("text,label\na fine film,positive\na dull film,negative\na film,positive\n")
     return path
 
 
