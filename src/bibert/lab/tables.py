@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any
 
 from bibert.data.glue import TASKS
@@ -27,9 +26,7 @@ BLANK = "–"
 KEPT, WITHOUT = "kept", "without"
 CHANGED = re.compile(rf"{BASELINE}\((?P<change>{KEPT}|{WITHOUT})=(?P<what>[^,()]+)\)")
 # Texts in the dev sets of GLUE that are scored by accuracy.
-DEV_TEXTS: Mapping[str, int] = MappingProxyType(
-    {"sst2": 872, "mrpc": 408, "qqp": 40430, "mnli": 9815, "qnli": 5463, "rte": 277}
-)
+DEV_TEXTS = {"sst2": 872, "mrpc": 408, "qqp": 40430, "mnli": 9815, "qnli": 5463, "rte": 277}
 
 
 def get_table(name: str) -> PaperTable:
@@ -231,15 +228,11 @@ def load_bottlenecks(results: Path) -> dict[str, Bottlenecks]:
     cells = load_cells(results / RESULTS if results.is_dir() else results)
     cells = [cell for cell in cells if cell.scheme == BASELINE or CHANGED.fullmatch(cell.scheme)]
     scores = {task: mean_scores(cells, task) for task in DEV_TEXTS if any(cell.task == task for cell in cells)}
-    found = {
-        task: Bottlenecks(
-            DEV_TEXTS[task],
-            {"ours": ours[BASELINE], "paper": papers_accuracies(task).get(BASELINE)},
-            effects(task, ours),
-        )
-        for task, ours in scores.items()
-        if BASELINE in ours and len(ours) > 1
-    }
+    found = {}
+    for task, ours in scores.items():
+        if BASELINE in ours and len(ours) > 1:
+            baseline = {"ours": ours[BASELINE], "paper": papers_accuracies(task).get(BASELINE)}
+            found[task] = Bottlenecks(DEV_TEXTS[task], baseline, effects(task, ours))
     if not found:
         raise DataError(
             f"{results}: has no {BASELINE} with one structure kept or one loss term left out; "
