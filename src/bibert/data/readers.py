@@ -119,8 +119,7 @@ class Reader:
     only: Sequence[str]  # the columns to read; only Parquet gains by it
 
     def __init__(self, source: Input, decoding: Decoding) -> None:
-        self.source = source
-        self.decoding = decoding
+        self.source, self.decoding = source, decoding
 
     @property
     def share(self) -> float | None:

@@ -77,9 +77,7 @@ class _TextReader:
     """Reads rows with their texts; the names of columns are in the header, or in the first row (JSONL)."""
 
     def __init__(self, reader: Reader, wanted: Columns, new: Iterable[str]) -> None:
-        self._reader = reader
-        self._wanted = wanted
-        self._new = set(new)
+        self._reader, self._wanted, self._new = reader, wanted, set(new)
         self._names: list[str] = []
         if reader.names:
             self._find(reader.names, reader.top)
