@@ -98,7 +98,7 @@ def config_of(config: BiBertConfig) -> PackedConfig:
     """Return the shape of the packed model."""
     scheme = config.quantization
     if reason := why_not_packable(scheme):
-        raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a 'bibert' student")
+        raise SchemeError(f"scheme {scheme.name!r} cannot be packed: {reason}; pack a student of --bits 1, 2 or 4")
     return packed_config(config.to_dict(), scheme)
 
 

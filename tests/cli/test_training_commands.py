@@ -214,6 +214,11 @@ MISTAKES = {
     "key without a value": (lambda p: [*finetune_words(p), "--set", "seed"], "KEY=VALUE"),
     "wrong type in the recipe": (lambda p: [*finetune_words(p), "--set", "seed=often"], "seed"),
     "student to fine-tune": (lambda p: ["finetune", p / "train.csv", "-c", p / "run/student/model"], "'bibert'"),
+    "bits beside a scheme": (
+        lambda p: [*distill_words(p), "-s", "bibert", "--bits", "2"],
+        "--bits 2 and --scheme bibert",
+    ),
+    "three bits": (lambda p: [*distill_words(p), "--bits", "3"], "--bits is 3, must be one of 1, 2, 4"),
     "unknown scheme": (lambda p: [*distill_words(p), "-s", "bibret"], "did you mean 'bibert'"),
     "unknown loss term": (lambda p: [*distill_words(p), "--set", "weights.hiden=1"], "'hidden'"),
     "unknown loss term of the student, before the teacher is trained": (
@@ -254,6 +259,39 @@ def test_a_shallower_student_is_made_from_its_own_start(place):
     assert called(words) == 0
     student = BiBertConfig.from_pretrained(place / "one-layer" / "model")
     assert (student.num_hidden_layers, student.quantization.name) == (1, "bibert")
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize(("bits", "scheme"), [(1, "bibert_plus"), (2, "bibert_2"), (4, "bibert_4")])
+def test_every_position_of_the_dial_can_be_packed_scored_measured_and_shown(place, capsys, bits, scheme):
+    run_folder, file, rows = place / f"dial-{bits}", place / f"dial-{bits}.bibert", place / "dev.csv"
+    model = run_folder / "model"
+    assert called([*distill_words(place), "--bits", bits, "-o", run_folder, *SHORT, "--set", "max_steps=3"]) == 0
+    assert BiBertConfig.from_pretrained(model).quantization.name == scheme
+    assert called(["pack", model, "-o", file, "--data", rows]) == 0
+    scores = []
+    for words in (["-m", model], ["-m", file]):
+        capsys.readouterr()
+        assert called(["evaluate", rows, *words, "--json"]) == 0
+        scores.append(next(iter(json.loads(capsys.readouterr().out).values()))["metrics"])
+    assert scores[0] == scores[1]
+    capsys.readouterr()
+    assert called(["inspect", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"].get("activation_bits", 1) == bits
+    texts = ["--text", "a gorgeous film"]
+    for words in (
+        ["predict", "-m", file, "a gorgeous film"],
+        ["inspect", model],
+        ["bench", file, "--rival", "torch-fp32", "--shape", "1x4", "--rounds", "2"],
+        ["analyze", "entropy", file, model, *texts],
+        ["analyze", "attention", file, *texts, "-o", place / f"{bits}.html"],
+        ["analyze", "cost", "--packed", file],
+        ["analyze", "report", "-m", run_folder, *texts, "-o", place / f"report-{bits}.html"],
+        ["analyze", "report", "-m", file, *texts, "-o", place / f"report-{bits}.html"],
+        ["card", rows, "-m", file, "--title", "x", "-o", place / f"card-{bits}.md"],
+    ):
+        assert called(words) == 0, (words, capsys.readouterr().err)
+    assert f"| 1-1-{bits} |" in (place / f"card-{bits}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -103,6 +103,16 @@ def test_a_binarized_softmax_has_no_entropy_and_bi_attention_has(random_networks
     assert random_networks("bibert")["query"].mean() > 0.9
 
 
+@pytest.mark.parametrize(("scheme", "bits"), [("bibert_2(attention_bits=2)", 2), ("bibert_4", 4)])
+def test_levels_have_an_entropy_up_to_their_bits(scheme, bits, random_networks):
+    found = random_networks(scheme)
+    for name in HEADS:
+        assert bits / 2 - 1 < found[name].min()
+        assert found[name].max() <= bits
+    assert found["query"].mean() > bits - 1
+    assert found["weight of query"].max() <= 1
+
+
 @pytest.fixture
 def random_networks():
     """A function that takes the entropies of a random network of a scheme on random texts."""

@@ -60,7 +60,7 @@ def assert_same(mine: Inside, other: Inside) -> None:
             np.testing.assert_array_equal(token[0][mine.real], token[1][mine.real])
 
 
-@pytest.mark.parametrize("scheme", ["bibert", "bibert_plus"])
+@pytest.mark.parametrize("scheme", ["bibert", "bibert_plus", "bibert_2", "bibert_4(attention_bits=2)"])
 def test_a_network_and_its_packed_file_show_the_same_bits(scheme, student_of):
     classifier = load_classifier(student_of(scheme))
     packed = pack(classifier, Split(tuple(TEXTS), None, (0.0,) * 3, "texts"), max_length=16)

@@ -10,7 +10,7 @@ from bibert.cli.options import (
     Json,
     Output,
     ProbeEvery,
-    SchemeName,
+    SchemeOptions,
     TrainingOptions,
     option,
     probe_of,
@@ -27,7 +27,7 @@ def distill(
     output: Output,
     data: DataOptions,
     training: TrainingOptions,
-    scheme: SchemeName = "bibert",
+    student: SchemeOptions,
     start: Annotated[
         str | None,
         option("The BERT to initialise the student from: a shallower one, or a student; by default the teacher."),
@@ -37,19 +37,19 @@ def distill(
 ) -> None:
     """Binarize a teacher by a scheme and distill it into the student.
 
-    Example: bibert distill reviews.csv --teacher runs/teacher/model --scheme bibert -o runs/student
+    Example: bibert distill reviews.csv --teacher runs/teacher/model --bits 4 -o runs/student
     """
     require_torch("bibert distill")
     from bibert.cli.progress import TrainingProgress
     from bibert.training.run import PROBE, is_main_process
     from bibert.training.student import distill as run
 
-    row = get_scheme(scheme)
+    row = get_scheme(student.name)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
-    arguments |= {"start": start, "probe": probe_of(probe_every), "callbacks": [TrainingProgress(scheme)]}
+    arguments |= {"start": start, "probe": probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
     metrics = run(teacher, row, texts, output, recipe, **arguments)
     if is_main_process():
         if probe_every and not (output / PROBE).exists():
             say(f"{output}: --probe-every came too late, this run was finished without it; choose another -o")
-        print_metrics({scheme: metrics}, {scheme: output / RUN_MODEL}, json)
+        print_metrics({row.name: metrics}, {row.name: output / RUN_MODEL}, json)

@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bibert.cli.console import messages
-from bibert.errors import BibertError, RecipeError, require_extra
+from bibert.errors import BibertError, RecipeError, SchemeError, require_extra
 
 if TYPE_CHECKING:
     from bibert.training.recipe import Recipe
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it is resumed.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
-SchemeName = Annotated[
-    str, typer.Option("--scheme", "-s", help="A row of `bibert schemes`, or a variant: 'baseline(kept=mha)'.")
-]
 ProbeEvery = Annotated[
     int, typer.Option(min=0, help="Probe the student every so many steps, for `bibert analyze`; 0 for never.")
 ]
@@ -33,6 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 PACKED = "A packed file, a Hub id, or sst2, the model shipped with bibert."
 ModelName = Annotated[str, typer.Option("--model", "-m", help=PACKED)]
+DIAL = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # schemes by the bits of their activations
 
 
 def option(help_text: str, *names: str, **settings: Any) -> Any:
@@ -43,6 +41,35 @@ def option(help_text: str, *names: str, **settings: Any) -> Any:
 TextColumn = Annotated[str, option("Column of the text; found by name if not given.")]
 PairColumn = Annotated[str, option("Column of the second text of a pair; found by name if not given.")]
 LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
+
+
+@dataclass(frozen=True)
+class SchemeOptions:
+    """The scheme of the student, by its name or by the bits of its activations."""
+
+    scheme: Annotated[
+        str | None,
+        option("A row of `bibert schemes` (default: bibert), or a variant: 'baseline(kept=mha)'.", "--scheme", "-s"),
+    ] = None
+    bits: Annotated[
+        int | None,
+        option(
+            "The dial: bits of activations, from 1, the smallest and fastest, to 4, the most accurate; short for "
+            "--scheme bibert_plus, bibert_2 or bibert_4.",
+            metavar="1|2|4",
+        ),
+    ] = None
+
+    @property
+    def name(self) -> str:
+        """The name of the scheme."""
+        if self.scheme is not None and self.bits is not None:
+            raise SchemeError(f"--bits {self.bits} and --scheme {self.scheme} both name a scheme; give one of them")
+        if self.bits is None:
+            return self.scheme or "bibert"
+        if self.bits not in DIAL:
+            raise SchemeError(f"--bits is {self.bits}, must be one of {', '.join(map(str, DIAL))}")
+        return DIAL[self.bits]
 
 
 @dataclass(frozen=True)

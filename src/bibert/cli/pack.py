@@ -10,7 +10,6 @@ from rich.table import Table
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
 from bibert.cli.options import Json, check_output, option, require_torch, with_option_groups
-from bibert.models import SUFFIX
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,14 @@ def pack(
 ) -> None:
     """Write a trained student as one small file that runs without torch.
 
-    Only a 1-1-1 student with Bi-Attention can be packed. The file is written only if the engine computes the same bits
-    as the network, on generated rows and on the rows of --data.
+    Students of any position of the dial (bibert train --bits) and of the scheme bibert can be packed. The file is
+    written only if the engine computes the same bits as the network, on generated rows and on the rows of --data.
 
     Example: bibert pack runs/reviews/student/model -o reviews.bibert --data dev.csv
     """
-    check_output(output, SUFFIX)
+    from bibert.packed.header import FORMAT
+
+    check_output(output, f".{FORMAT}")
     require_torch("bibert pack")
     from bibert.export import pack as pack_and_verify
     from bibert.nn.checkpoint import load_classifier

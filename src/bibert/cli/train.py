@@ -12,7 +12,7 @@ from bibert.cli.options import (
     Json,
     Output,
     ProbeEvery,
-    SchemeName,
+    SchemeOptions,
     TrainingOptions,
     probe_of,
     require_torch,
@@ -40,7 +40,7 @@ def train(
     output: Output,
     data: DataOptions,
     training: TrainingOptions,
-    scheme: SchemeName = "bibert",
+    student: SchemeOptions,
     probe_every: ProbeEvery = 0,
     teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
     json: Json = False,
@@ -60,23 +60,23 @@ def train(
     from bibert.training.student import distill, stage_objectives
     from bibert.training.teacher import finetune
 
-    row = get_scheme(scheme)
+    row = get_scheme(student.name)
     recipe, arguments = training.load(), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
     stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
     texts = data.load_and_report()
-    models = {"teacher": output / "teacher" / RUN_MODEL, scheme: output / "student" / RUN_MODEL}
+    models = {"teacher": output / "teacher" / RUN_MODEL, row.name: output / "student" / RUN_MODEL}
     progress = [TrainingProgress("teacher")]
     taught = finetune(checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments)
     floor = _floor(texts) if is_main_process() else {}
     _warn_if_no_better("the teacher", taught, floor, TEACHER_REMEDY)
-    probe, progress = probe_of(probe_every), [TrainingProgress(scheme)]
+    probe, progress = probe_of(probe_every), [TrainingProgress(row.name)]
     folder = output / "student"
     learned = distill(models["teacher"], row, texts, folder, recipe, probe=probe, callbacks=progress, **arguments)
     if is_main_process():
-        print_metrics({**floor, "teacher": taught, scheme: learned}, models, json)
-        _warn_if_no_better(scheme, learned, floor, STUDENT_REMEDY)
+        print_metrics({**floor, "teacher": taught, row.name: learned}, models, json)
+        _warn_if_no_better(row.name, learned, floor, STUDENT_REMEDY)
 
 
 def _floor(data: "TextData") -> dict[str, dict[str, float]]:

@@ -74,7 +74,7 @@ def attention_map(subject: Subject, title: str, row: Text) -> AttentionMap:
     weights = np.stack([layer.attention[0] for layer in inside.layers])
     bits = np.stack([layer.attended[0] for layer in inside.layers])
     # If all bits are 1 but the weights differ, this is a softmax that is not binarized.
-    is_bits = bool(not bits.all() or (weights == 1).all())
+    is_bits = bool(bits.dtype == np.bool_ and (not bits.all() or (weights == 1).all()))
     return AttentionMap(title, subject.scheme, tokens, bits.astype(np.float32) if is_bits else weights, is_bits)
 
 
@@ -101,6 +101,8 @@ def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:
 
 
 def _score_counts(layer: LayerInside, real: Flags) -> NDArray[np.int64]:
+    if layer.query.dtype != np.bool_:
+        raise DataError("Theorem 2 is about scores of single bits; give a 1-bit student")
     query, key = (np.where(bits, np.float32(1), np.float32(-1)) for bits in (layer.query, layer.key))
     scores = (query @ key.swapaxes(-1, -2)).astype(np.int64)
     size = query.shape[-1]

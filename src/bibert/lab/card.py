@@ -61,6 +61,7 @@ def card(request: CardRequest) -> str:
     return TEMPLATE.read_text(encoding="utf-8").format(
         title=request.title,
         licence=request.licence,
+        bits=config.activation_bits,
         layers=config.layers,
         hidden=config.hidden,
         heads=config.heads,
@@ -115,10 +116,11 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
         where = "" if data["name"] == request.task else ", dev set of its run"
         return [f"{model}, torch{where}", bits, *percent(metrics.get(f"dev_{name}") for name in request.metrics)]
 
-    rows = [noted("this model", "1-1-1", about["data"], about["metrics"])]
+    bits = f"1-1-{classifier.config.activation_bits}"
+    rows = [noted("this model", bits, about["data"], about["metrics"])]
     if teacher is not None:
         rows.insert(0, noted("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
-    rows.append([f"this file, {classifier.isa} engine", "1-1-1", *percent(measured.values())])
+    rows.append([f"this file, {classifier.isa} engine", bits, *percent(measured.values())])
     tables = [markdown_table(["model", "bits", *request.metrics], rows)]
     if len(classifier.labels) > 1:
         counts = zip(classifier.labels, confusion(logits, labels), strict=True)

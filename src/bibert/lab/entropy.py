@@ -1,7 +1,8 @@
 """Information entropy of binarized tensors, layer by layer and head by head (Section 3.2.1, Fig. "Analysis" (a)).
 
 The entropy is that of one bit drawn from all bits of a tensor, without padding: 1 if half of them are 1, 0 if all are
-equal. `look` provides the bits; `probe` logs entropies during training.
+equal. For levels of k bits it is that of one level, up to k. `look` provides bits and levels; `probe` logs entropies
+during training.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bibert.errors import DataError
-from bibert.lab.look import Flags, Inside, LayerInside
-from bibert.lab.theory import binary_entropy
+from bibert.lab.look import Flags, Inside, LayerInside, Levels
 
 HEADS = ("query", "key", "value", "attention", "context")  # activations of each head
 LAYERS = ("ffn_hidden",)  # activations of each layer
 HEAD_WEIGHTS = ("query", "key", "value", "attention_output")  # matrices whose rows or columns belong to heads
 
 Floats = NDArray[np.float64]
-_entropy_of_share = np.vectorize(binary_entropy, otypes=[np.float64])
+MOST_LEVEL = 15  # levels of 4 bits are -15 to 15; attention weights and the FFN's are 0 to 15
 
 
 def entropies(insides: Iterable[Inside]) -> dict[str, Floats]:
@@ -27,7 +27,7 @@ def entropies(insides: Iterable[Inside]) -> dict[str, Floats]:
 
     The entropy of a matrix has the name "weight of ...".
     """
-    counts: list[dict[str, Any]] = []  # of each layer, by name: the number of ones and of all bits
+    counts: list[dict[str, Any]] = []  # of each layer, by name: how often each level occurs
     last = None
     for last in insides:
         found = [_counts(layer, last.real) for layer in last.layers]
@@ -35,11 +35,9 @@ def entropies(insides: Iterable[Inside]) -> dict[str, Floats]:
         counts = [{name: one[name] + other[name] for name in one} for one, other in both] or found
     if last is None:
         raise DataError("no text was read, so there is no entropy; give at least one text")
-    shares = [
-        {name: ones / total for name, (ones, total) in count.items()} | _shares_of_weights(layer.weights(), last.heads)
-        for count, layer in zip(counts, last.layers, strict=True)
-    ]
-    return {name: _entropy_of_share(np.array([layer[name] for layer in shares])) for name in shares[0]}
+    for count, layer in zip(counts, last.layers, strict=True):
+        count |= _counts_of_weights(layer.weights(), last.heads)
+    return {name: np.array([_entropy(count[name]) for count in counts]) for name in counts[0]}
 
 
 def rounded(tables: Mapping[str, Floats]) -> dict[str, Any]:
@@ -56,16 +54,23 @@ def _counts(layer: LayerInside, real: Flags) -> dict[str, Any]:
     return found | {"ffn_hidden": _count(layer.ffn_hidden, real[..., None], (0, 1, 2))}
 
 
-def _count(bits: Flags, where: Flags, axes: tuple[int, ...]) -> NDArray[np.int64]:
-    counted = np.broadcast_to(where, bits.shape)
-    return np.array([(bits & counted).sum(axes), counted.sum(axes)])
+def _count(values: Levels, where: Flags, axes: tuple[int, ...]) -> NDArray[np.int64]:
+    """How often each level occurs, (levels, ...)."""
+    levels = (False, True) if values.dtype == np.bool_ else range(-MOST_LEVEL, MOST_LEVEL + 1)
+    return np.array([((values == level) & where).sum(axes) for level in levels])
 
 
-def _shares_of_weights(weights: Mapping[str, Flags], heads: int) -> dict[str, Any]:
-    """The share of ones in each matrix."""
-    shares = {}
+def _entropy(counts: NDArray[np.int64]) -> Floats:
+    """The entropy of levels that occur so often, over the first axis."""
+    shares = counts / counts.sum(axis=0)
+    return np.asarray(np.abs((shares * np.log2(np.where(shares > 0, shares, 1.0))).sum(axis=0)))
+
+
+def _counts_of_weights(weights: Mapping[str, Flags], heads: int) -> dict[str, Any]:
+    """The zeros and ones of each matrix."""
+    counts = {}
     for name, bits in weights.items():
         rows = bits.T if name == "attention_output" else bits  # (H · D, other side) if they belong to heads
         shape = (heads, -1) if name in HEAD_WEIGHTS else (-1,)
-        shares[f"weight of {name}"] = rows.reshape(shape).mean(axis=-1, dtype=np.float64)
-    return shares
+        counts[f"weight of {name}"] = _count(rows.reshape(shape), np.array(True), (-1,))
+    return counts

@@ -1,9 +1,10 @@
-"""A model seen from inside while it reads texts: the bits of every layer and head, in one form for any model.
+"""A model seen from inside while it reads texts: the bits or levels of every layer and head, in one form for any model.
 
 A `Subject` is a packed file, read by the numpy reference, or a folder with a torch model, read by `network`; torch is
 imported only for a folder. `entropy` and `attention` show what is inside.
 
-Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans.
+Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans,
+levels of 2 and 4 bits integers.
 """
 
 from collections import Counter
@@ -34,6 +35,7 @@ BATCH = 32  # texts read at a time
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
+Levels = NDArray[Any]  # bits or levels
 Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_type_ids, (B, T) each
 
 
@@ -41,13 +43,13 @@ Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_
 class LayerInside:
     """The inside of one block; values at padding tokens have no meaning."""
 
-    query: Flags  # (B, H, T, D), like key, value and context
-    key: Flags
-    value: Flags
+    query: Levels  # (B, H, T, D), like key, value and context
+    key: Levels
+    value: Levels
     attention: Floats  # (B, H, T, T), the attention weights that multiply the values; 0 for a masked key
-    attended: Flags  # their bits
-    context: Flags
-    ffn_hidden: Flags  # (B, T, I), the bits that enter the second FFN layer
+    attended: Levels  # their bits or levels
+    context: Levels
+    ffn_hidden: Levels  # (B, T, I), what enters the second FFN layer
     # Reads the bits of the six matrices, by their names in a packed file; rows are outputs. Empty where a weight has
     # several bits, or is the sum of two.
     weights: Callable[[], Mapping[str, Flags]]
@@ -129,9 +131,12 @@ def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> Layer
     config = packed.config
     inputs = dict.fromkeys(("query", "key", "value"), config.hidden)
     inputs |= {"attention_output": config.inner, "intermediate": config.hidden, "output": config.intermediate}
+    attention = layer.attention.astype(np.float32)
+    if config.has_levels:
+        attention /= attention.sum(axis=-1, keepdims=True)
     return LayerInside(
         **{name: by_head(getattr(layer, name), config.heads) for name in ("query", "key", "value", "context")},
-        attention=layer.attention.astype(np.float32),
+        attention=attention,
         attended=layer.attention,
         ffn_hidden=layer.ffn_hidden,
         weights=lambda: {
@@ -140,7 +145,7 @@ def _layer(packed: PackedModel, index: int, layer: reference.LayerBits) -> Layer
     )
 
 
-def by_head(rows: Flags, heads: int) -> Flags:
+def by_head(rows: Levels, heads: int) -> Levels:
     """Heads side by side, (B, T, H · D), to (B, H, T, D)."""
     return rows.reshape(*rows.shape[:2], heads, -1).swapaxes(1, 2)
 

@@ -1,4 +1,4 @@
-"""The inside of a torch model whose activations have one bit, or full precision: see `look` for the form.
+"""The inside of a torch model whose activations are bits, levels or floats: see `look` for the form.
 
 A full-precision model is shown as a sign would see it: its bits are the signs of its values. All its attention bits,
 signs of a softmax, are therefore 1: the paper's argument against binarizing a softmax (Section 3.2.1).
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from bibert.errors import SchemeError
-from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, by_head
+from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, Levels, by_head
+from bibert.nn.functional import Quantized
 from bibert.nn.layers import LayerTrace, QuantLinear
 from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, Trace, evaluating
 from bibert.nn.schemes import Scheme
@@ -31,13 +32,13 @@ def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor
 
 @torch.no_grad()
 def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Inside:
-    """The inside of a traced pass; activations of several bits raise a `SchemeError`."""
+    """The inside of a traced pass; activations of other quantizers raise a `SchemeError`."""
     scheme = model.config.quantization
-    if scheme.is_quantized and not scheme.is_binarized:
+    if scheme.is_quantized and not scheme.is_discrete:
         kept = f" and keeps {', '.join(scheme.kept)}" if scheme.kept else ""
         raise SchemeError(
-            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}; only single bits can be "
-            "shown: give a 1-bit student, or a full-precision model"
+            f"scheme {scheme.name!r} has activations of {scheme.bits.activation} bits{kept}; only those of --bits 1, 2 "
+            "and 4 can be shown: give such a student, or a full-precision model"
         )
     pairs = zip(model.bert.encoder.layer, trace.layers, strict=True)
     real = trace.mask.cpu().numpy() == 1
@@ -47,19 +48,32 @@ def inside_of_trace(model: BiBertForSequenceClassification, trace: Trace) -> Ins
 def _layer(scheme: Scheme, block: nn.Module, trace: LayerTrace, real: Flags) -> LayerInside:
     assert isinstance(block, BertLayer)
     projection, output = block.attention.output, block.output
-    context = projection.dense.input_quantizer(projection.input_shift(trace.context)).levels
-    ffn_hidden = output.dense.input_quantizer(output.input_shift(trace.ffn_hidden)).levels
+    context = _entering(projection.input_shift, projection.dense, trace.context)
+    ffn_hidden = _entering(output.input_shift, output.dense, trace.ffn_hidden)
     attention = trace.weights.cpu().numpy()
-    zero_is_one = not scheme.is_quantized  # the sign of a float counts 0 as +1; a level of 0 is a bit of 0
     has_bits = not scheme.split and (scheme.bits.weight == 1 or not scheme.is_quantized)
     return LayerInside(
-        **{name: _bits(getattr(trace.levels, name), zero_is_one) for name in ("query", "key", "value")},
+        **{name: _levels(scheme, getattr(trace.levels, name)) for name in ("query", "key", "value")},
         attention=attention,
         attended=_attended(scheme, attention, real),
-        context=by_head(_bits(context, zero_is_one), block.attention.self.heads),
-        ffn_hidden=_bits(ffn_hidden, zero_is_one),
+        context=by_head(_levels(scheme, context), block.attention.self.heads),
+        ffn_hidden=_levels(scheme, ffn_hidden),
         weights=lambda: {name: _weight_bits(block.get_submodule(path)) for name, path in LINEARS.items() if has_bits},
     )
+
+
+def _entering(shift: nn.Module, linear: QuantLinear, values: Tensor) -> Tensor:
+    """The levels that enter a linear layer."""
+    shifted = shift(values)
+    quantized: Quantized = shifted if isinstance(shifted, Quantized) else linear.input_quantizer(shifted)
+    return quantized.levels
+
+
+def _levels(scheme: Scheme, levels: Tensor) -> Levels:
+    """Levels of several bits as integers, others as bits: the sign of a float counts 0 as +1, a level of 0 is 0."""
+    if scheme.attention_bits:
+        return np.asarray(levels.cpu().numpy(), dtype=np.int32)
+    return _bits(levels, zero_is_one=not scheme.is_quantized)
 
 
 def _bits(levels: Tensor, zero_is_one: bool) -> Flags:
@@ -67,9 +81,12 @@ def _bits(levels: Tensor, zero_is_one: bool) -> Flags:
     return flags
 
 
-def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Flags:
+def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Levels:
     """The bits of attention weights; `asym` has two values in a row, of which the larger one is the 1."""
     keys = real[:, None, None, :]
+    if scheme.attention_bits:  # the greatest weight of a query has the greatest level
+        top = 2**scheme.attention_bits - 1
+        return np.asarray(np.rint(attention / attention.max(axis=-1, keepdims=True) * top), dtype=np.int32)
     if scheme.attention == "asym":
         low = np.where(keys, attention, np.inf).min(axis=-1, keepdims=True)
         high = np.where(keys, attention, -np.inf).max(axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from bibert.packed.header import Description, encode
 from bibert.packed.schema import PackedConfig, TensorSpec, columns_of_bits, float32_bytes, tensor_specs
 
 HEADER = "header"
-TENSOR_WORD = re.compile(r"\.(bits|scale|bias|weight|threshold)$")  # after the name of a part
+TENSOR_WORD = re.compile(r"\.(bits|scale|bias|weight|threshold|edge|rate|step)$")  # after the name of a part
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Part:
     bits: int = 0  # 1-bit parameters, without the padding of rows to whole words
     numbers: int = 0  # 32-bit parameters, scales and thresholds
     nbytes: int = 0  # in the file
-    binary_macs: int = 0  # multiply-adds of 1-bit numbers
+    binary_macs: int = 0  # multiply-adds of bits, or of levels with bits or levels
+    product_flops: float = 0.0  # of these, by the paper's rule
     float_macs: int = 0  # multiply-adds of float matrix products, without elementwise work
     float32_bytes: int = 0  # in the model before binarization
 
@@ -36,11 +37,6 @@ class Part:
     def ratio(self) -> float:
         """How many times smaller the part is than in float32; 0 if only the packed file has it."""
         return self.float32_bytes / self.nbytes if self.nbytes else 0.0
-
-    @property
-    def product_flops(self) -> float:
-        """FLOPs of the binary products by the paper's rule."""
-        return product_flops(self.binary_macs, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def summarize(description: Description, tokenizer_bytes: int, tokens: int) -> Su
     tensors: dict[str, list[TensorSpec]] = {}
     # The 32-bit numbers are in the order of the network; the bits, which come first in the file, join their parts.
     for spec in sorted(tensor_specs(config, tokenizer_bytes), key=lambda spec: spec.dtype == "U64"):
-        part = TENSOR_WORD.sub("", spec.name.replace("score_threshold", "attention"))
+        part = TENSOR_WORD.sub("", re.sub("(score|attention)_threshold", "attention", spec.name))
         tensors.setdefault(part, []).append(spec)
         if spec.name.endswith(".value.bias"):
             tensors[spec.name.replace(".value.bias", ".attention")] = []
@@ -95,7 +91,9 @@ def _part(name: str, specs: list[TensorSpec], config: PackedConfig, tokens: int)
     bits = sum(spec.shape[0] * columns[spec.name] for spec in specs if spec.dtype == "U64")
     if name.endswith(".attention"):
         macs = 2 * tokens**2 * config.inner  # queries with keys, attention weights with values
+        operands = (config.attention_bits, config.attention_bits)
     else:
+        operands = (1, config.activation_bits)
         macs = bits * {"embeddings.word": 0, "pooler": 1}.get(name, tokens)  # a look-up; the first token only
     return Part(
         name,
@@ -103,6 +101,7 @@ def _part(name: str, specs: list[TensorSpec], config: PackedConfig, tokens: int)
         numbers=sum(math.prod(spec.shape) for spec in specs if spec.dtype in ("F32", "I32")),
         nbytes=sum(spec.nbytes for spec in specs),
         binary_macs=macs,
+        product_flops=product_flops(macs, *operands),
         float_macs=config.hidden * config.labels if name == "classifier" else 0,
         float32_bytes=sum(float32_bytes(config, spec) for spec in specs),
     )
@@ -110,6 +109,8 @@ def _part(name: str, specs: list[TensorSpec], config: PackedConfig, tokens: int)
 
 def scheme_of_file(config: PackedConfig, name: str = "bibert") -> Scheme:
     """The scheme, under any name, that computes what a file with this config does; its gains are in the scales."""
+    if config.has_levels:
+        return replace(SCHEMES[f"bibert_{config.activation_bits}"], name=name, attention_bits=config.attention_bits)
     row = SCHEMES["bibert_plus" if config.ffn_levels == "bool" else "bibert"]
     return replace(row, name=name, thresholds=config.thresholds, score_thresholds=config.score_thresholds)
 

@@ -56,12 +56,12 @@ class Probe(JsonLines):
         return bool(state.is_world_process_zero and state.global_step % self.every == 0)
 
     def look(self, model: Model) -> dict[str, Any]:
-        """Current entropies, if activations have one bit, and how the student moved since the last look."""
+        """Current entropies, if activations are bits or levels, and how the student moved since the last look."""
         if self.direction is None:
             self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
         trace = trace_of(model, self.batch)
         seen: dict[str, Any] = {}
-        if model.config.quantization.is_binarized:
+        if model.config.quantization.is_discrete:
             seen["entropy"] = rounded(entropies([inside_of_trace(model, trace)]))
         moved = self.direction(trace)
         if moved is not None:

@@ -123,8 +123,8 @@ class Record:
 
     @property
     def has_bits(self) -> bool:
-        """Whether `look` can show it: single bits everywhere, or full precision."""
-        return not self.scheme.is_quantized or self.scheme.is_binarized
+        """Whether `look` can show it: bits or levels everywhere, or full precision."""
+        return not self.scheme.is_quantized or self.scheme.is_discrete
 
 
 def load_record(path: str | Path) -> Record:

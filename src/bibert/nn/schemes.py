@@ -151,9 +151,9 @@ class Scheme:
         return self.bits != FULL_BITS
 
     @property
-    def is_binarized(self) -> bool:
-        """Whether every activation is a bit."""
-        return self.bits.activation == 1 and not self.kept
+    def is_discrete(self) -> bool:
+        """Whether every activation is a bit, or a level of 2 or 4 bits."""
+        return (self.bits.activation == 1 or self.attention_bits > 0) and not self.kept
 
     @property
     def ffn_quantizer(self) -> str:

@@ -131,7 +131,7 @@ def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bib
     (run / "run.json").write_text(json.dumps({"request": request}))
     text = report(run, rows)
     assert "2 rows of dev.csv" in text
-    assert "single bits" in text
+    assert "--bits 1, 2 and 4" in text
     shutil.rmtree(run / "model")
     assert bibert("analyze", "report", "-m", run, rows, "-o", tmp_path / "report.html") == 2
 

@@ -143,7 +143,7 @@ def test_a_packed_file_shows_its_bytes_even_if_its_scheme_is_ones_own(run, tmp_p
 def test_a_student_of_several_bits_says_why_nothing_is_seen(tmp_path):
     record = load_record(notes(tmp_path, scheme=get_scheme("baseline(kept=mha)").to_dict()))
     assert not record.has_bits
-    assert report_page(record, Findings()).count("single bits") == 2  # entropy and attention
+    assert report_page(record, Findings()).count("--bits 1, 2 and 4") == 2  # entropy and attention
 
 
 def test_a_split_student_says_how_it_is_counted(run, tmp_path):

@@ -86,7 +86,7 @@ def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     scheme = _scheme_of(config, folder)
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]
     reason = why_not_packable(student)
-    answer = f"no: {reason}; distill a student of the scheme 'bibert'" if reason else "yes, with bibert pack"
+    answer = f"no: {reason}; distill a student with --bits 1, 2 or 4" if reason else "yes, with bibert pack"
     answer = answer if scheme.is_quantized else "once it is distilled into a student of scheme 'bibert'"
     facts: Facts = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits), "can_be_packed": answer}
     if config.get("kept_heads"):  # a half-width student of BinaryBERT, which no rule covers
@@ -112,10 +112,7 @@ def _scheme_of(config: Facts, folder: Path) -> Scheme:
 
 
 def _summary_as_json(summary: Summary) -> Facts:
-    total, *parts = (
-        {**asdict(part), "ratio": part.ratio, "product_flops": part.product_flops}
-        for part in (summary.total, *summary.parts)
-    )
+    total, *parts = ({**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts))
     sizes = {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
     return {**sizes, "flops": summary.flops, "tokens": summary.tokens, "total": total, "parts": parts}
 

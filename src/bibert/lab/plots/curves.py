@@ -3,6 +3,7 @@
 A line may have a band around it, from the least to the greatest of the values whose mean it is.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Floats
     for axes, site in zip(panels, SITES, strict=True):
         for hue, (name, (x, tables)) in enumerate(models.items()):
             _plot_mean(axes, name, x, tables[site], hue)
-        axes.set_ylim(-0.04, 1.04)
+        most = max(1, math.ceil(max(tables[site].max() for _, tables in models.values())))  # levels have several bits
+        axes.set_ylim(-0.04 * most, 1.04 * most)
         if x_label == "layer":
             axes.locator_params(axis="x", integer=True)
     return _with_legend(figure)

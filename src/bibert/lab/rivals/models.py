@@ -66,10 +66,12 @@ def random_packed(config: PackedConfig, seed: int = 0, tokenizer: bytes = NO_TOK
 def _random_tensor(spec: TensorSpec, columns: int, generator: np.random.Generator) -> NDArray[Any]:
     if spec.dtype == "U64":
         return pack_rows(generator.integers(2, size=(spec.shape[0], columns), dtype=np.uint8))
+    if spec.name.endswith("attention_threshold"):
+        return -np.sort(-generator.integers(64, size=spec.shape, dtype=np.int32))
     if spec.dtype == "I32":
         return generator.integers(-1, 2, size=spec.shape, dtype=np.int32)
     values = SPREAD * generator.standard_normal(spec.shape, dtype=np.float32)
-    if spec.name.endswith("norm.weight"):
+    if spec.name.endswith(("norm.weight", ".rate", ".step")):
         return 1 + values
     return np.abs(values) if spec.name.endswith(".scale") else values
 
