@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -100,6 +101,16 @@ def test_training_and_eval_mode_attend_alike(bits):
     assert torch.allclose(trained.scores, exact.scores, atol=1e-5)
     assert (exact.weights * (1 - MASK) == 0).all()
     assert torch.allclose(exact.weights.sum(-1), torch.ones(2, 3, 9))
+
+
+@pytest.mark.parametrize("step", [0.1, 0.3, 1 / 3, 0.0217, 7e-5])
+def test_the_context_is_an_integer_times_one_rounded_quotient(step):
+    query, key, value = heads(4, 3)
+    exact = LevelAttention(4).eval()(query, key, value._replace(scale=torch.full((1, 1, 1, 1), step)), MASK, 0.0)
+    weights = (exact.weights * 15 / exact.weights.amax(dim=-1, keepdim=True)).round().detach().numpy()
+    sums = (weights @ value.levels.detach().numpy()).astype(np.float32)
+    quotients = np.float32(step) / weights.sum(axis=-1, keepdims=True, dtype=np.float32)
+    assert np.array_equal(exact.context.detach().numpy(), sums * quotients)
 
 
 def test_the_gradient_of_attention_is_that_of_softmax():

@@ -164,7 +164,9 @@ class LevelAttention(nn.Module):
         for limit in weight_distances(scale, self.bits, head_size):
             weights += distances <= limit
         total = weights.sum(dim=-1, keepdim=True)
-        context = (weights @ value.levels) * (step_of(value) / total)
+        assert value.scale is not None
+        # A tensor over a tensor: torch computes a number over a tensor as a reciprocal and a product, rounded twice.
+        context = (weights @ value.levels) * (value.scale / total)
         return context, integers * scale, weights / total
 
 
