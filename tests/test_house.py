@@ -1,4 +1,4 @@
-"""The house rules a linter does not know: short files, files that say what they hold, no traces of a machine."""
+"""House rules that no linter checks: line budgets, short files, files that say what they contain, no machine paths."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
+BUDGETS = {"src/bibert without lab": 10_000, "src/bibert/lab": 4_800, "tests": 16_500}  # lines of Python
 # Written with a class of one letter each, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"[/]work/|[/]root/|[/]home/\w|[/]tmp/\w")
 
@@ -22,9 +23,21 @@ def tracked(*patterns: str) -> list[Path]:
     return [ROOT / name for name in names if name and (ROOT / name).is_file()]
 
 
+def lines_of(file: Path) -> int:
+    return len(file.read_text("utf-8").splitlines())
+
+
+def test_the_product_the_laboratory_and_the_tests_stay_within_their_budgets():
+    lab, package = tracked("src/bibert/lab/*.py"), tracked("src/bibert/*.py")
+    parts = dict(zip(BUDGETS, (set(package) - set(lab), lab, tracked("tests/*.py")), strict=True))
+    lines = {part: sum(map(lines_of, files)) for part, files in parts.items()}
+    assert all(lines.values())
+    assert {part: count for part, count in lines.items() if count > BUDGETS[part]} == {}
+
+
 def test_no_python_file_is_longer_than_a_reader_can_hold():
     files = tracked("src/*.py", "tests/*.py", "benchmarks/*.py")
-    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text("utf-8").splitlines()) for file in files}
+    lengths = {file.relative_to(ROOT).as_posix(): lines_of(file) for file in files}
     assert lengths
     assert {name: length for name, length in lengths.items() if length >= MOST_LINES} == {}
 
