@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bibert.data.glue import TASKS
 from bibert.lab.paper import TABLE_1
 from bibert.lab.tables import Cell, effects, load_cells, markdown, mean_scores
 
@@ -97,7 +98,7 @@ def runs(path: Path, teachers: Path | None = None) -> str:
     heads = [
         "model",
         "bits",
-        "dev accuracy %",
+        f"dev {TASKS[cells[0].task].metrics[0].replace('_', ' ')} %",
         "% of the teacher's",
         "best at step",
         "steps",
