@@ -12,7 +12,7 @@ from bibert.runtime.native import library
 ROOT = Path(__file__).parents[2]
 HEADER = ROOT / "native" / "include" / "bibert.h"
 SYSTEM = re.compile(r"(libc|libm|libpthread|ld-linux-[\w-]+)\.so\.\d+")
-ISA_FILES = ("avx2.cpp.o", "avx512.cpp.o")
+ISA_FILES = ("avx2.cpp.o", "avx2_levels.cpp.o", "avx512.cpp.o", "avx512_levels.cpp.o")
 # VEX and EVEX instructions begin with a v, as few others do; then those that compilers choose on their own.
 NEWER = re.compile(
     r"\t(?:v(?!er[rw]\b)\w+|popcnt|lzcnt|andn|bextr|bls\w+|bzhi|mulx|pdep|pext|rorx|s[ahr]lx|shrx|sarx|movbe|crc32\w)\b"
@@ -65,7 +65,8 @@ def test_files_of_an_instruction_set_export_only_their_table(compiler, build, to
     """
     nm, path = tool("nm"), tool(compiler)
     arm = "aarch64" in compiler or platform.machine() in ("aarch64", "arm64")
-    tables = {"neon": "kNeon"} if arm else {"avx2": "kAvx2", "avx512": "kAvx512"}
+    isas = {"neon": "kNeon"} if arm else {"avx2": "kAvx2", "avx512": "kAvx512"}
+    tables = isas | {f"{name}_levels": f"{table}Levels" for name, table in isas.items()}
     objects = {name: f"CMakeFiles/bibert_objects.dir/native/src/kernels/{name}.cpp.o" for name in tables}
     cross = "-DCMAKE_TOOLCHAIN_FILE=native/cmake/aarch64.cmake"
     choice = cross if "aarch64" in compiler else f"-DCMAKE_CXX_COMPILER={path}"
