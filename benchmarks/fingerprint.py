@@ -81,11 +81,15 @@ def api() -> dict[str, str]:
 
 def options() -> dict[str, dict[str, str]]:
     """Type and default of every option of every command."""
-    from bibert.cli import app
+    import typer
 
+    from bibert.cli.app import COMMANDS, app
+
+    group = typer.main.get_command(app)
     found: dict[str, dict[str, str]] = {}
-    for name in app.COMMANDS:
-        _add_options(name, app._load(name), found)
+    for name in COMMANDS:
+        group.resolve_command(None, [name])  # imports the real command
+        _add_options(name, group.commands[name], found)
     return found
 
 
