@@ -117,10 +117,10 @@ class QuantLinear(nn.Linear):
         if isinstance(x, Tensor) and self.quantizer == "none":
             return super().forward(x).to(x.dtype)  # autocast lowers the precision of the product and nothing else
         rows = self.input_quantizer(x) if isinstance(x, Tensor) else x
-        out = bi_linear(rows, self.quantized_weight())
+        out = bi_linear(rows, self.quantized_weight(), self.bias)
         if self.twin_weight is not None:
             out = out + bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
-        return out + self.bias
+        return out
 
     def quantized_weight(self) -> Quantized:
         """The levels of the weight and its scale times |gain|: a scale is never negative (numeric contract, rule 4)."""

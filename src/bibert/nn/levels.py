@@ -38,7 +38,7 @@ class Rule(NamedTuple):
 
     def position(self, x: Tensor) -> Tensor:
         """(x - edge) · rate: an index is the floor of it."""
-        return (x - self.edge) * self.rate
+        return (x - self.edge).mul_(self.rate)
 
     def level(self, position: Tensor) -> Tensor:
         """The level at a position."""
@@ -70,10 +70,17 @@ class _Levels(torch.autograd.Function):
         rule = rule_of(threshold, step, ctx.bits, signed=ctx.signed)
         position = rule.position(x)
         inside = torch.ops.aten.hardtanh_backward(gradient, position, -1e-6, rule.top + 1.0)
-        value = position * 2 - (rule.top + 1) if ctx.signed else position - 0.5  # (x - threshold) / step
-        slope = (gradient * rule.level(position)).sum() - (inside * value).sum()
+        of_channels = inside.flatten(0, -2).sum(0)
+        # Minus the value (x - threshold) / step inside: a multiple of the position and a constant.
+        factor, constant = (2.0, rule.top + 1.0) if ctx.signed else (1.0, 0.5)
+        slope = dot(gradient, rule.level(position)) - factor * dot(inside, position) + constant * of_channels.sum()
         grad_step = slope / math.sqrt(x.numel() * rule.top)
-        return inside, -inside.flatten(0, -2).sum(0), grad_step.reshape(step.shape), None, None
+        return inside, -of_channels, grad_step.reshape(step.shape), None, None
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ a·b, without a temporary tensor."""
+    return torch.dot(a.reshape(-1), b.reshape(-1))
 
 
 class Levels(Calibrated):
@@ -94,7 +101,7 @@ class Levels(Calibrated):
                 self.step.copy_(self.start * x.detach().abs().mean())
         step = self.positive_step
         levels = _Levels.apply(x, self.threshold, step, self.bits, self.signed)  # type: ignore[no-untyped-call]
-        return Quantized(levels, step.detach().view((1,) * x.dim()))
+        return Quantized(levels, step.detach().view((1,) * x.dim()), whole=True)
 
     @property
     def positive_step(self) -> Tensor:

@@ -64,7 +64,7 @@ class Scope:
 
 def unscaled(x: Tensor, _scope: Scope, function: Callable[[Tensor], Tensor] | None = None) -> Quantized:
     """A function of one value at a time: sign, bool, or none at all."""
-    return Quantized(x if function is None else function(x))
+    return Quantized(x) if function is None else Quantized(function(x), whole=True)
 
 
 def bwn(x: Tensor, scope: Scope) -> Quantized:
