@@ -77,28 +77,19 @@ def test_a_classifier_keeps_its_labels_and_all_its_weights(classifier_folder, ne
     assert found.tokenizer("a good film")["input_ids"][0] == found.tokenizer.cls_token_id
 
 
-def test_new_labels_make_a_new_head_of_their_number(classifier_folder):
-    config = load_classifier(classifier_folder, ("neg", "pos")).model.config
-    assert (config.num_labels, config.id2label, config.label2id) == (2, {0: "neg", 1: "pos"}, {"neg": 0, "pos": 1})
-    assert config.problem_type == "single_label_classification"
-
-
-def test_no_labels_make_a_regression_head(classifier_folder):
-    model = load_classifier(classifier_folder, ()).model
-    assert (model.config.num_labels, model.config.problem_type) == (1, "regression")
-    assert model.classifier.weight.shape == (1, 16)
-    assert load_classifier(classifier_folder, ()).model.config.id2label == {0: "score"}
-
-
-def test_a_bare_encoder_gets_a_classifier_for_the_labels_of_the_data(encoder_folder):
-    model = load_classifier(encoder_folder, ("neg", "pos")).model
-    assert torch.isfinite(model.classifier.weight).all()
-    assert model.classifier.weight.std() > 0
-
-
-def test_overrides_change_the_configuration(classifier_folder):
-    config = load_classifier(classifier_folder, overrides={"hidden_dropout_prob": 0.25}).model.config
-    assert config.hidden_dropout_prob == 0.25
+@pytest.mark.parametrize(
+    ("labels", "names", "problem"),
+    [(("neg", "pos"), ["neg", "pos"], "single_label_classification"), ((), ["score"], "regression")],
+)
+def test_the_labels_of_the_data_make_a_new_head(classifier_folder, encoder_folder, labels, names, problem):
+    for folder in (classifier_folder, encoder_folder):
+        model = load_classifier(folder, labels).model
+        assert (model.config.num_labels, model.config.problem_type) == (len(names), problem)
+        assert model.config.id2label == dict(enumerate(names))
+        assert model.config.label2id == {name: label for label, name in enumerate(names)}
+        assert model.classifier.weight.shape == (len(names), 16)
+        assert torch.isfinite(model.classifier.weight).all()
+        assert model.classifier.weight.std() > 0
 
 
 def test_a_student_comes_back_with_scheme_labels_and_weights(classifier_folder, tmp_path):

@@ -58,15 +58,6 @@ def test_layer_norm_is_the_integer_computation_bit_for_bit(x):
     assert np.array_equal(run(x, weight, bias), in_numpy(x, weight, bias, EPS))
 
 
-@given(rows, st.randoms(use_true_random=False))
-def test_layer_norm_does_not_depend_on_the_order_of_channels(x, random):
-    weight, bias = affine(x.shape[-1])
-    order = list(range(x.shape[-1]))
-    random.shuffle(order)
-    permuted = run(x[:, order].copy(), weight[order], bias[order])
-    assert np.array_equal(permuted, run(x, weight, bias)[:, order])
-
-
 @pytest.mark.parametrize("spread", [0.05, 1.0, 30.0])
 @pytest.mark.parametrize("channels", [32, 312, 768])
 def test_layer_norm_is_close_to_the_usual_one(spread, channels):
@@ -123,13 +114,6 @@ def test_a_linear_layer_under_sign_is_bi_linear_plus_bias_bit_for_bit():
     assert torch.equal(found[2, 3], layer(x[2, 3]))
 
 
-def test_a_linear_layer_without_scheme_is_torchs_own():
-    layer = QuantLinear(10, 7, SCHEMES["full_precision"])
-    x = torch.randn(3, 10)
-    assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
-    assert layer.state_dict().keys() == torch.nn.Linear(10, 7).state_dict().keys()
-
-
 def test_a_split_layer_is_the_sum_of_its_two_binary_layers():
     torch.manual_seed(3)
     layer = QuantLinear(16, 5, SCHEMES["binarybert_1-1-1"]).eval()
@@ -174,10 +158,6 @@ def test_a_head_in_float64_is_rounded_once():
 LENGTHS = (9, 6, 1)
 MASK = (torch.arange(9) < torch.tensor(LENGTHS)[:, None]).float()[:, None, None]
 ONE_BIT = [row for row in SCHEMES.values() if row.activation == "sign"] + [baseline_quantile(30)]
-
-
-def config_of(scheme):
-    return BiBertConfig(hidden_size=32, num_attention_heads=4, scheme=scheme.to_dict())
 
 
 def heads(seed=0):
@@ -242,12 +222,6 @@ def test_attention_weights_are_those_of_the_formula_over_real_keys(scheme):
             assert torch.equal(weights[:length], expected.float())  # a softmax is rounded once, from float64
 
 
-def test_full_precision_is_the_usual_attention():
-    query, key, value = heads()
-    usual = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=MASK.bool())
-    torch.testing.assert_close(attend(SCHEMES["full_precision"]).context, usual, atol=1e-6, rtol=0)
-
-
 def test_a_dropped_weight_of_bi_attention_is_a_masked_key():
     torch.manual_seed(1)
     whole, dropped = attend(SCHEMES["bibert"]), attend(SCHEMES["bibert"], 0.25)
@@ -270,7 +244,8 @@ def test_dropout_of_attention_acts_in_training_only():
 @by_name([SCHEMES["bibert"], SCHEMES["full_precision"]])
 def test_a_block_leaves_a_trace_of_named_tensors(scheme):
     torch.manual_seed(3)
-    block, hidden = BertAttention(config_of(scheme)).eval(), torch.randn(3, 9, 32)
+    config = BiBertConfig(hidden_size=32, num_attention_heads=4, scheme=scheme.to_dict())
+    block, hidden = BertAttention(config).eval(), torch.randn(3, 9, 32)
     out, trace = block(hidden, MASK)
     assert out.shape == hidden.shape
     for name in ("query", "key", "value"):
@@ -279,9 +254,3 @@ def test_a_block_leaves_a_trace_of_named_tensors(scheme):
     assert (trace.scores.shape, trace.weights.shape) == ((3, 4, 9, 9), (3, 4, 9, 9))
     assert torch.equal(trace.mha, block.output.dense(trace.context))
     assert torch.equal(out, block.output.LayerNorm(trace.mha + hidden))
-
-
-def test_heads_may_be_narrower_than_the_hidden_size():
-    config = BiBertConfig(hidden_size=32, num_attention_heads=2, attention_head_size=8, scheme="bibert")
-    out, trace = BertAttention(config).eval()(torch.randn(3, 9, 32), MASK)
-    assert (out.shape, trace.context.shape) == ((3, 9, 32), (3, 9, 16))

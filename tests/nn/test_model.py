@@ -24,20 +24,15 @@ from bibert.nn.schemes import SCHEMES, as_scheme
 from bibert.nn.students import binarize
 
 CONFIGS = [
-    {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 50},
+    {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 50},
     {"hidden_size": 52, "num_attention_heads": 2, "num_hidden_layers": 3, "intermediate_size": 37, "num_labels": 5},
     {"hidden_size": 35, "num_attention_heads": 7, "num_hidden_layers": 1, "intermediate_size": 11, "num_labels": 1},
-    {"hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 2, "type_vocab_size": 3, "vocab_size": 101},
+    {"hidden_size": 64, "num_attention_heads": 1, "type_vocab_size": 3, "vocab_size": 101},
     {"hidden_size": 48, "num_attention_heads": 12, "num_hidden_layers": 4, "hidden_act": "relu"},
-    {
-        "hidden_size": 16,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "hidden_act": "gelu_new",
-        "layer_norm_eps": 1e-5,
-    },
+    {"hidden_size": 16, "num_attention_heads": 4, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5},
 ]
-SMALL = {"vocab_size": 90, "intermediate_size": 64, "max_position_embeddings": 33, "initializer_range": 0.15}
+SMALL = {"vocab_size": 90, "num_hidden_layers": 2, "intermediate_size": 64, "max_position_embeddings": 33}
+SMALL |= {"initializer_range": 0.15}
 
 
 def theirs_and_ours(seed, changes):

@@ -1,12 +1,11 @@
 """Which schemes a packed file can hold, why not the others, and the levels of the second FFN layer."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from bibert.nn.packable import FFN_LEVELS, ffn_levels, why_not_packable
-from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE, get_scheme
+from bibert.nn.schemes import SCHEMES, get_scheme
 from bibert.packed import schema
 
 
@@ -51,7 +50,3 @@ def test_the_second_ffn_layer_of_a_packable_scheme_has_levels(name, levels):
 )
 def test_the_reason_is_the_first_thing_the_file_cannot_hold(name, reason):
     assert re.search(reason, why_not_packable(get_scheme(name)))
-
-
-def test_a_split_scheme_cannot_be_packed():
-    assert "sum of two" in why_not_packable(replace(SCHEMES["bibert"], split=True, schedule=TWO_STAGES_TWICE))
