@@ -2,6 +2,7 @@
 
 import gzip
 import io
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -81,43 +82,32 @@ def test_a_word_may_be_there_twice_or_hold_spaces_after_the_first_line(tmp_path)
     assert vectors.neighbours(["film"], 1) == {"film": (". . .",)}  # by its first vector
 
 
-WRONG_TEXTS = {
-    "film 1 2\nmovie 1\n": ":2: .*1 numbers .* 2",
-    "film 1 2\nmovie 1 x\n": r":2: .*could not convert",
-    "film 1 2\nmovie nan 1\n": r"vector of 'movie' \(number 2\) is not finite",
-    "film 1 2\n": "has 1 word vectors, at least 2",
-    "": "has 0 word vectors",
-    "film\nmovie\n": ":1: 0 numbers",
+PICKLE = as_bytes(partial(np.save, allow_pickle=True), np.array([{"a": 1}]))  # never run
+MATRIX = as_bytes(np.save, VECTORS)
+WRONG = {  # a file, the text of glove.txt beside it, and what the error says
+    "fewer numbers": ("glove.txt", b"film 1 2\nmovie 1\n", ":2: .*1 numbers .* 2"),
+    "a word among numbers": ("glove.txt", b"film 1 2\nmovie 1 x\n", ":2: .*could not convert"),
+    "NaN": ("glove.txt", b"film 1 2\nmovie nan 1\n", r"vector of 'movie' \(number 2\) is not finite"),
+    "one word": ("glove.txt", b"film 1 2\n", "has 1 word vectors, at least 2"),
+    "empty": ("glove.txt", b"", "has 0 word vectors"),
+    "no numbers": ("glove.txt", b"film\nmovie\n", ":1: 0 numbers"),
+    "truncated": ("glove.txt.gz", gzip.compress(glove_text().encode())[:-12], r"glove\.txt\.gz: .*cut short"),
+    "missing": ("nothing.txt", None, r"nothing\.txt: no such file"),
+    "a matrix alone": ("glove.npy", MATRIX, r"no glove\.txt, and 0 other"),
+    "fewer words than rows": ("glove.npy", MATRIX, r"shape \(4, 2\) for the 2 words of .*glove\.txt"),
+    "a pickle": ("glove.npy", PICKLE, r"not a readable \.npy file"),
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG_TEXTS.items())
-def test_a_wrong_text_file_is_refused_with_its_line(text, message, tmp_path):
-    path = tmp_path / "glove.txt"
-    path.write_text(text)
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_file_is_refused_with_its_place(case, tmp_path):
+    name, content, message = WRONG[case]
+    if case in ("fewer words than rows", "a pickle"):
+        (tmp_path / "glove.txt").write_text("film\nmovie\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        load_word_vectors(path)
-
-
-def test_a_truncated_or_missing_file_is_refused(tmp_path):
-    path = tmp_path / "glove.txt.gz"
-    path.write_bytes(gzip.compress(glove_text().encode())[:-12])
-    with pytest.raises(DataError, match=r"glove\.txt\.gz: .*cut short"):
-        load_word_vectors(path)
-    with pytest.raises(DataError, match=r"nothing\.txt: no such file"):
-        load_word_vectors(tmp_path / "nothing.txt")
-
-
-def test_a_matrix_needs_as_many_words_beside_it(tmp_path):
-    np.save(tmp_path / "glove.npy", VECTORS)
-    with pytest.raises(DataError, match=r"no glove\.txt, and 0 other"):
-        load_word_vectors(tmp_path / "glove.npy")
-    (tmp_path / "glove.txt").write_text("film\nmovie\n")
-    with pytest.raises(DataError, match=r"shape \(4, 2\) for the 2 words of .*glove\.txt"):
-        load_word_vectors(tmp_path / "glove.npy")
-    np.save(tmp_path / "glove.npy", np.array([{"a": 1}]), allow_pickle=True)  # a pickle is never run
-    with pytest.raises(DataError, match=r"not a readable \.npy file"):
-        load_word_vectors(tmp_path / "glove.npy")
+        load_word_vectors(tmp_path / name)
 
 
 def test_the_published_package_of_glove_vectors_can_be_read():

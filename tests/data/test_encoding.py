@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
 from bibert.data import encoding
 from bibert.data.encoding import (
@@ -169,13 +168,6 @@ def test_a_fixed_length_pads_every_batch_alike(tokenizer):
     assert Collator(tokenizer.pad_token_id, pad_to=64)([encoded[1]])["input_ids"].shape == (1, 64)
     with pytest.raises(DataError, match="more than pad_to=4"):
         Collator(tokenizer.pad_token_id, pad_to=4)([encoded[2]])
-
-
-def test_a_data_loader_takes_all_parts_together(tokenizer):
-    encoded = encode(SINGLE, tokenizer, 64)
-    sampler = LengthGroupedSampler(encoded.lengths, batch_size=2, seed=0)
-    loader = DataLoader(encoded, batch_size=2, sampler=sampler, collate_fn=Collator(tokenizer.pad_token_id))
-    assert sorted(label for batch in loader for label in batch["labels"].tolist()) == [0, 1, 2]
 
 
 @given(lengths=st.lists(st.integers(2, 50), min_size=1, max_size=300), batch_size=st.integers(1, 40))

@@ -102,10 +102,7 @@ HEADERS = {
     "single": ("Review,Sentiment", Columns("Review", "", "Sentiment")),
     "pair": ("id,PREMISE,hypothesis,label", Columns("PREMISE", "hypothesis", "label")),
     "pair beside a title": ("title,question,answer,label", Columns("question", "answer", "label")),
-    "half a pair has the name of a text": (
-        "question,sentence,label",
-        Columns("question", "sentence", "label"),
-    ),
+    "half a pair has the name of a text": ("question,sentence,label", Columns("question", "sentence", "label")),
     "question and answer": ("id,question,answer,class", Columns("question", "answer", "class")),
     "label before score": ("score,text,label", Columns("text", "", "label")),
 }
