@@ -44,6 +44,33 @@ def glue_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
+def tensors_of():
+    """A function that makes random valid tensors for every part of a packed model but the tokenizer."""
+    import numpy as np
+
+    from bibert.packed.bits import pack_rows
+    from bibert.packed.schema import columns_of_bits, tensor_specs
+
+    def make(config, seed=0):
+        draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(config), {}
+        for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
+            if dtype == "U64":
+                tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
+            elif name.endswith("attention_threshold"):
+                tensors[name] = -np.sort(-draw.integers(0, 4 * config.head_size, shape, dtype=np.int32))
+            elif dtype == "I32":
+                tensors[name] = draw.integers(-config.head_size, config.head_size + 1, shape, dtype=np.int32)
+            elif name.endswith((".scale", ".rate", ".step")):
+                part = np.float32(1 / 2**config.activation_bits)  # sums of large levels stay inside LayerNorm's range
+                tensors[name] = draw.random(shape, dtype=np.float32) * part + np.float32(name.endswith(".rate"))
+            else:
+                tensors[name] = draw.standard_normal(shape, dtype=np.float32)
+        return tensors
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def save_untrained() -> Callable[..., Path]:
     """A function that writes a two-layer BERT with random weights, and a tokenizer of the words of `texts`."""
 

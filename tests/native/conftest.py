@@ -6,34 +6,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bibert.packed.file import PackedModel, save
-from bibert.packed.schema import DTYPES, SITES, PackedConfig, tensor_specs
+from bibert.packed.schema import SITES, PackedConfig
 from bibert.runtime.native import library
 
 ROOT = Path(__file__).parents[2]
 BUILDS = ROOT / "build"
 EXAMPLES = ROOT / "native" / "examples"
-# With every optional part. Rows of bits fill their words, so any word is valid.
-CONFIG = PackedConfig(
-    layers=2,
-    hidden=64,
-    heads=2,
-    head_size=32,
-    intermediate=128,
-    vocabulary=50,
-    positions=24,
-    token_types=2,
-    labels=3,
-    norm_eps=1e-5,
-    thresholds=SITES,
-    score_thresholds=True,
-    ffn_levels="bool",
-)
+PARTS = {"norm_eps": 1e-5, "thresholds": SITES, "score_thresholds": True, "ffn_levels": "bool"}
+CONFIG = PackedConfig(2, 64, 2, 32, 128, vocabulary=50, positions=24, token_types=2, labels=3, **PARTS)
 
 
 @pytest.fixture(scope="session")
@@ -94,20 +80,13 @@ def classify(example: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def new_model() -> Callable[..., PackedModel]:
+def new_model(tensors_of) -> Callable[..., PackedModel]:
     """A function that makes a random model with every optional part; its arguments change the config."""
 
     def make(**changes: object) -> PackedModel:
-        config, draw, tensors = PackedConfig(**{**CONFIG.__dict__, **changes}), np.random.default_rng(0), {}
-        for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
-            if dtype == "F32":
-                least = 0 if name.endswith(".scale") else -1
-                tensors[name] = draw.uniform(least, 1, shape).astype(np.float32)
-            else:
-                high = 2**64 if dtype == "U64" else 8
-                tensors[name] = draw.integers(high, size=shape, dtype=DTYPES[dtype])
+        config = replace(CONFIG, **changes)
         labels = ["query", "key", "pooler_input"][: config.labels]  # names that also occur in a config
-        return PackedModel.from_tensors(config, labels, config.positions, tensors, b"{}", {"hidden": 7})
+        return PackedModel.from_tensors(config, labels, config.positions, tensors_of(config), b"{}", {"hidden": 7})
 
     return make
 

@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
-from bibert.packed.schema import DIAL, FFN_LEVELS, SITES, PackedConfig, columns_of_bits, tensor_specs
+from bibert.packed.schema import DIAL, FFN_LEVELS, SITES, PackedConfig
 
 # Every optional part, and no row that fills its last word.
 SIZES = {"layers": 1, "hidden": 20, "heads": 2, "head_size": 10, "intermediate": 33, "vocabulary": 12, "positions": 8}
@@ -18,38 +16,14 @@ LEVELS = {"thresholds": (), "score_thresholds": False, "ffn_levels": "bool"}  # 
 TOKENIZER = b'{"version":"1.0"}'
 
 
-def random_tensors(config, seed=0):
-    """Every tensor of a model but the tokenizer."""
-    draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(config), {}
-    for name, dtype, shape, _ in tensor_specs(config, 1)[:-1]:
-        if dtype == "U64":
-            tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
-        elif name.endswith("attention_threshold"):
-            tensors[name] = -np.sort(-draw.integers(0, 4 * config.head_size, shape, dtype=np.int32))
-        elif dtype == "I32":
-            tensors[name] = draw.integers(-config.head_size, config.head_size + 1, shape, dtype=np.int32)
-        elif name.endswith((".scale", ".rate", ".step")):
-            part = np.float32(1 / 2**config.activation_bits)  # of 1: sums of large levels stay inside LayerNorm's range
-            tensors[name] = draw.random(shape, dtype=np.float32) * part + np.float32(name.endswith(".rate"))
-        else:
-            tensors[name] = draw.standard_normal(shape, dtype=np.float32)
-    return tensors
-
-
 @pytest.fixture(scope="session")
-def tensors_of():
-    """A function: config, seed → tensors."""
-    return random_tensors
-
-
-@pytest.fixture(scope="session")
-def make_model():
+def make_model(tensors_of):
     """A function that makes a model; what it is not given is small and random."""
 
     def make(config=SMALL, seed=0, tokenizer=TOKENIZER, about=None, **changes):
         config = dataclasses.replace(config, **changes)
         labels = [f"label {number}" for number in range(config.labels)]
-        tensors = random_tensors(config, seed)
+        tensors = tensors_of(config, seed)
         return PackedModel.from_tensors(config, labels, config.positions, tensors, tokenizer, about or {"seed": seed})
 
     return make

@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -96,11 +95,8 @@ def hostile_headers(good):
         yield piece * (900_000 // len(piece))
         yield '{"__metadata__":' + piece * (900_000 // len(piece))
         yield '{"__metadata__":{"config":' + json.dumps(piece * 40_000) + "}}"
-    yield (
-        '{"__metadata__":{"format":"bibert","version":"1","labels":'
-        + json.dumps('["a"' + ',"a"' * 150_000 + "]")
-        + "}}"
-    )
+    labels = json.dumps('["a"' + ',"a"' * 150_000 + "]")
+    yield '{"__metadata__":{"format":"bibert","version":"1","labels":' + labels + "}}"
     yield "{" + ",".join(f'"{number}":0' for number in range(80_000)) + "}"
 
 
@@ -113,9 +109,8 @@ def test_a_hostile_header_is_refused_with_half_a_gigabyte_of_memory_and_in_time(
     for number, text in enumerate(headers):
         raw = text.encode() + b" " * (-len(text.encode()) % 8)
         (folder / f"{number:03}").write_bytes(len(raw).to_bytes(8, "little") + raw + data)
-    run = subprocess.run(
-        [sys.executable, "-c", HOSTILE, folder], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", HOSTILE, folder]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.stderr == ""
     assert len(run.stdout.splitlines()) == len(headers) >= 100
 
@@ -152,8 +147,7 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new_file_whole(make
         save(make_model(seed=seed, tokenizer=bytes(400_000 + 50_000 * seed)), name)
     folder = tmp_path / "out"
     folder.mkdir()
-    code = textwrap.dedent(WRITER).replace("KILLS", str(KILLS))
-    command = [sys.executable, "-c", code, folder / "model.bibert", *names]
+    command = [sys.executable, "-c", WRITER.replace("KILLS", str(KILLS)), folder / "model.bibert", *names]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert run.stderr == ""
     assert run.stdout == "2\n"  # both models were there after some kill

@@ -43,9 +43,7 @@ def test_a_model_holds_the_tensors_it_was_made_of(parts):
         assert found.dtype == DTYPES[spec.dtype]
         assert np.array_equal(found, parts["tensors"][spec.name])
     assert model.tokenizer == parts["tokenizer"] == model.tensor("tokenizer").tobytes()
-    assert (
-        model.weights_bytes == sum(spec.nbytes for spec in model.specs[:-1]) == model.data.size - len(model.tokenizer)
-    )
+    assert model.weights_bytes == sum(spec.nbytes for spec in model.specs[:-1])
 
 
 def test_a_model_is_private_and_read_only(parts):
@@ -65,10 +63,9 @@ def test_a_model_is_private_and_read_only(parts):
 @given(data=st.data())
 def test_any_model_comes_back_equal_and_is_saved_as_the_same_bytes(data, small_configs, make_model, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
-    about = data.draw(
-        st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1) | st.text("a"))
-    )
-    model = make_model(data.draw(small_configs), tokenizer=data.draw(st.binary(min_size=1)), about=about)
+    facts = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1) | st.text("a"))
+    tokenizer, about = data.draw(st.binary(min_size=1)), data.draw(facts)
+    model = make_model(data.draw(small_configs), tokenizer=tokenizer, about=about)
     save(model, folder / "first.bibert")
     back = load(folder / "first.bibert")
     save(back, folder / "second.bibert")
@@ -117,10 +114,7 @@ def test_fifty_thousand_labels_are_saved_and_loaded(make_model, tmp_path):
         (lambda t: t.pop("pooler.bits"), "'pooler.bits' is missing"),
         (lambda t: t.update(extra=np.zeros(1)), "'extra'"),
         (lambda t: t.update({"classifier.bias": np.zeros(2)}), r"'classifier.bias' is float64\[2\].* float32\[2\]"),
-        (
-            lambda t: t.update({"classifier.bias": np.zeros((2, 1), dtype=np.float32)}),
-            r"'classifier.bias' is float32\[2, 1\].* float32\[2\]",
-        ),
+        (lambda t: t.update({"pooler.bias": np.zeros((20, 1), np.float32)}), r"float32\[20, 1\].* float32\[20\]"),
         (lambda t: t["pooler.bias"].__setitem__(0, np.nan), "'pooler.bias': .*nan.* finite"),
         (lambda t: t["pooler.scale"].__setitem__(0, -1), "'pooler.scale': holds -1.0"),
         (lambda t: t["pooler.bits"].__setitem__((3, 0), 2**20), "'pooler.bits': a bit .* 20"),

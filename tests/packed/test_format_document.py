@@ -116,10 +116,8 @@ class Pass:
         return self.norm(f"{at}.output_norm", self.linear(f"{at}.output", u) + hidden)
 
     def logits(self, ids, types):
-        words = [
-            f32(self.tensors["embeddings.word.scale"][i] * self.signs("embeddings.word", i, self.config["hidden"]))
-            for i in ids
-        ]
+        scale, hidden = self.tensors["embeddings.word.scale"], self.config["hidden"]
+        words = [f32(scale[i] * self.signs("embeddings.word", i, hidden)) for i in ids]
         total = f32(np.array(words) + self.tensors["embeddings.token_type"][types])
         hidden = self.norm("embeddings.norm", f32(total + self.tensors["embeddings.position"][: len(ids)]))
         for number in range(self.config["layers"]):
@@ -146,17 +144,13 @@ def rows_of(section):
 
 def listed_tensors(config, tokenizer_bytes):
     """The table of section 4 worked out for a config."""
-    known = (
-        {"activation_bits": 1}
-        | config.to_dict()
-        | {"inner": config.heads * config.head_size, "words": lambda n: -(-n // 64)}
-    )
+    known = {"activation_bits": 1} | config.to_dict()
+    known |= {"inner": config.heads * config.head_size, "words": lambda n: -(-n // 64)}
     found, pending = [], []
     for name, dtype, shape, condition in [*rows_of(4), ["", "", "", ""]]:
         if not name.startswith("layers.L.") and pending:  # a run of rows with L ends here
-            found += [
-                (row.replace(".L.", f".{layer}."), *rest) for layer in range(config.layers) for row, *rest in pending
-            ]
+            for layer in range(config.layers):
+                found += [(row.replace(".L.", f".{layer}."), *rest) for row, *rest in pending]
             pending = []
         if condition and not eval(re.sub(r"^(\w+) in", r"'\1' in", condition), {}, known):
             continue
@@ -193,11 +187,9 @@ def test_the_table_of_tensors_is_the_schema(data, small_configs):
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_forward_pass_written_from_the_document_gives_the_same_bits(
-    data, small_configs, make_model, tmp_path_factory
-):
-    config = data.draw(small_configs)
-    model, path = make_model(config, seed=data.draw(st.integers(0, 99))), tmp_path_factory.getbasetemp() / "pass.bibert"
+def test_a_forward_pass_written_from_it_gives_the_same_bits(data, small_configs, make_model, tmp_path_factory):
+    config, path = data.draw(small_configs), tmp_path_factory.getbasetemp() / "pass.bibert"
+    model = make_model(config, seed=data.draw(st.integers(0, 99)))
     save(model, path)
     length = data.draw(st.integers(1, config.positions))
     ids = data.draw(st.lists(st.integers(0, config.vocabulary - 1), min_size=length, max_size=length))

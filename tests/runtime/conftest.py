@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel, save
-from bibert.packed.schema import PackedConfig, columns_of_bits, tensor_specs
+from bibert.packed.schema import PackedConfig
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Some words whole, some that fall into pieces, letters and digits, a little of everything else; the rest is unknown.
@@ -48,13 +47,13 @@ def tokenizer(new_tokenizer: Callable[..., Tokenizer]) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def new_packed(tokenizer: bytes) -> Callable[..., PackedModel]:
+def new_packed(tokenizer: bytes, tensors_of) -> Callable[..., PackedModel]:
     """A factory of models; what it is not given is small. Seed 5 tells the labels of a few words apart."""
 
     def make(seed: int = 5, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
         config = replace(SHAPE, **shape)
         labels = ["negative", "neutral", "positive", *map(str, range(config.labels))][: config.labels]
-        return PackedModel.from_tensors(config, labels, max_length, _tensors(config, seed), tokenizer, {"seed": seed})
+        return PackedModel.from_tensors(config, labels, max_length, tensors_of(config, seed), tokenizer, {"seed": seed})
 
     return make
 
@@ -76,14 +75,3 @@ def with_tensors() -> Callable[..., PackedModel]:
         return PackedModel.from_tensors(shape, packed.labels, packed.max_length, tensors, packed.tokenizer, {})
 
     return make
-
-
-def _tensors(config: PackedConfig, seed: int) -> dict[str, np.ndarray]:
-    draw, columns, tensors = np.random.default_rng(seed), columns_of_bits(config), {}
-    for name, _, shape, _ in tensor_specs(config, 1)[:-1]:
-        if name in columns:
-            tensors[name] = pack_rows(draw.random((shape[0], columns[name])) < 0.5)
-        else:
-            values = draw.standard_normal(shape, dtype=np.float32)
-            tensors[name] = np.abs(values) if name.endswith(".scale") else values
-    return tensors
