@@ -43,6 +43,17 @@ def glue_folder() -> Path:
     return Path(folder)
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes a file and gives its path."""
+
+    def write_file(name: str, content: str | bytes) -> Path:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return tmp_path / name
+
+    return write_file
+
+
 @pytest.fixture(scope="session")
 def tensors_of():
     """A function that makes random valid tensors for every part of a packed model but the tokenizer."""

@@ -39,18 +39,6 @@ WRITERS = {
 }
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Write a file and give its path."""
-
-    def write_file(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write_file
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_every_form_gives_the_same_data(suffix, packed, tmp_path):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from bibert.errors import EngineError, ModelFileError, NumericError
-from bibert.packed.file import save
 from bibert.runtime import reference
 from bibert.runtime.engine import Encoded, Engine, available_isas
 
@@ -175,17 +174,11 @@ def test_a_file_is_loaded(model_file, engine):
         Engine.load(model_file.with_name("no.bibert"))
 
 
-def test_a_model_that_has_diverged_is_a_numeric_error(changed, tmp_path):
-    save(changed("layers.0.output.bias", np.s_[:], 1e6), tmp_path / "diverged.bibert")
-    with pytest.raises(NumericError, match=r"sequence 0\b.*LayerNorm.*512.*learning rate"):
-        Engine.load(tmp_path / "diverged.bibert").logits(IDS)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_first_sequence_without_an_answer_is_named_whatever_the_lengths(packed, changed, threads):
     diverged = Engine.from_packed(changed("embeddings.position", np.s_[10], 600), threads)
     rows = [Encoded(np.tile(IDS[0], 2)[:length]) for length in (3, 10, 12, 40, 1)]
-    with pytest.raises(NumericError, match=r"sequence 2\b.*LayerNorm"):
+    with pytest.raises(NumericError, match=r"sequence 2\b.*LayerNorm.*512.*learning rate"):
         diverged.logits_of(rows)
     assert diverged.logits_of([rows[0], rows[1], rows[4]]).shape == (3, packed.config.labels)
 

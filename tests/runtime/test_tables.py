@@ -35,17 +35,6 @@ def labelled(path, file_format=None, rows_per_chunk=2, columns=BY_NAME, as_json=
     return out.getvalue()
 
 
-@pytest.fixture
-def file(tmp_path):
-    """A function that writes a file."""
-
-    def write(name, data):
-        (tmp_path / name).write_bytes(data)
-        return tmp_path / name
-
-    return write
-
-
 GOOD = {
     "plain": ("a.txt", b"a\n\nb c\n", b"A\t0.5000\ta\n\t0.0000\t\nB C\t1.5000\tb c\n"),
     "plain without a final line end": ("a.txt", b"a\nb", b"A\t0.5000\ta\nB\t0.5000\tb\n"),
@@ -75,19 +64,19 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("name", "data", "expected"), GOOD.values(), ids=GOOD)
-def test_rows_come_out_as_they_went_in_with_new_columns(file, name, data, expected):
-    assert labelled(file(name, data)) == expected
-    assert labelled(file(f"{name}.gz", gzip.compress(data))) == expected
+def test_rows_come_out_as_they_went_in_with_new_columns(write, name, data, expected):
+    assert labelled(write(name, data)) == expected
+    assert labelled(write(f"{name}.gz", gzip.compress(data))) == expected
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 7, 1000])
-def test_the_size_of_a_chunk_changes_nothing(file, rows_per_chunk):
-    path = file("a.csv", b"text\n" + b"".join(b"%d\n" % number for number in range(50)))
+def test_the_size_of_a_chunk_changes_nothing(write, rows_per_chunk):
+    path = write("a.csv", b"text\n" + b"".join(b"%d\n" % number for number in range(50)))
     assert labelled(path, rows_per_chunk=rows_per_chunk) == labelled(path)
 
 
-def test_lines_can_be_written_as_json(file):
-    (line,) = labelled(file("a.txt", "é\n".encode()), as_json=True).decode().splitlines()
+def test_lines_can_be_written_as_json(write):
+    (line,) = labelled(write("a.txt", "é\n".encode()), as_json=True).decode().splitlines()
     assert line == '{"text": "é", "label": "É", "score": 0.5}'
 
 
@@ -116,9 +105,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "data", "options", "says"), BAD.values(), ids=BAD)
-def test_a_bad_file_is_refused_with_its_place(file, name, data, options, says):
+def test_a_bad_file_is_refused_with_its_place(write, name, data, options, says):
     with pytest.raises(DataError) as caught:
-        labelled(file(name, data), **options)
+        labelled(write(name, data), **options)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -136,39 +125,39 @@ SKIPPED = {
 
 
 @pytest.mark.parametrize("name", SKIPPED)
-def test_bad_rows_can_be_skipped_and_are_counted(file, name):
+def test_bad_rows_can_be_skipped_and_are_counted(write, name):
     data, expected, first = SKIPPED[name]
-    path, out = file(name, data), io.BytesIO()
+    path, out = write(name, data), io.BytesIO()
     progress = label_table(Source(path, format_of(path), decoding=Decoding(on_error="skip")), out, lengths)
     assert out.getvalue() == expected
     assert progress.skipped == len(data.splitlines()) - len(expected.splitlines())
     assert progress.first_skipped.startswith(f"{path}{first}")
 
 
-def test_bytes_that_are_not_text_can_be_replaced(file):
-    assert labelled(file("a.txt", b"caf\xe9\0\n"), on_error="replace").decode().endswith("\tcaf\ufffd\ufffd\n")
+def test_bytes_that_are_not_text_can_be_replaced(write):
+    assert labelled(write("a.txt", b"caf\xe9\0\n"), on_error="replace").decode().endswith("\tcaf\ufffd\ufffd\n")
     with pytest.raises(DataError, match=":2: 2 fields"):  # only bytes are replaced; a broken row is still refused
-        labelled(file("a.csv", b"text\na,b\n"), on_error="replace")
+        labelled(write("a.csv", b"text\na,b\n"), on_error="replace")
     with pytest.raises(DataError, match=r"'skipp'.*'skip'"):
         Decoding(on_error="skipp")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig", "UTF8"])
-def test_other_encodings_are_read_and_utf8_is_written(file, encoding):
-    path = file("a.csv", "text,wo\ncafé,ü\n".encode(encoding))
+def test_other_encodings_are_read_and_utf8_is_written(write, encoding):
+    path = write("a.csv", "text,wo\ncafé,ü\n".encode(encoding))
     assert labelled(path, encoding=encoding).decode() == "text,wo,label,score\ncafé,ü,CAFÉ,2.0\n"
 
 
-def test_a_line_of_ten_megabytes_is_a_text_like_any_other(file):
+def test_a_line_of_ten_megabytes_is_a_text_like_any_other(write):
     before = csv.field_size_limit()
     for name, head in {"a.txt": b"", "a.csv": b"text\n", "a.tsv": b"text\n"}.items():
-        assert f"{10**7 / 2}".encode() in labelled(file(name, head + b"x" * 10**7 + b"\n"))
+        assert f"{10**7 / 2}".encode() in labelled(write(name, head + b"x" * 10**7 + b"\n"))
     assert csv.field_size_limit() == before
 
 
-def test_memory_does_not_grow_with_the_file(file):
+def test_memory_does_not_grow_with_the_file(write):
     def peak(rows):
-        path = file("a.csv", b"text\n" + (b"x" * 100 + b"\n") * rows)
+        path = write("a.csv", b"text\n" + (b"x" * 100 + b"\n") * rows)
         with (path.parent / "out.csv").open("wb") as out:
             tracemalloc.start()
             label_table(Source(path, "csv"), out, lengths, rows_per_chunk=64)
@@ -180,20 +169,19 @@ def test_memory_does_not_grow_with_the_file(file):
     assert peak(20_000) < 1.2 * peak(2_000)
 
 
-def test_a_chunk_of_long_rows_has_few_of_them(file, monkeypatch):
+def test_a_chunk_of_long_rows_has_few_of_them(write, monkeypatch):
     monkeypatch.setattr(readers, "CHARACTERS_PER_CHUNK", 100)
     rows = []
-    source = Source(file("a.txt", b"x" * 60 + b"\n" + b"y" * 60 + b"\nz\n"), "txt")
+    source = Source(write("a.txt", b"x" * 60 + b"\n" + b"y" * 60 + b"\nz\n"), "txt")
     label_table(source, io.BytesIO(), lengths, watch=lambda progress: rows.append(progress.rows))
     assert rows == [2, 3]
 
 
-def test_progress_gives_the_share_of_the_file(file):
+def test_progress_gives_the_share_of_the_file(write):
     shares = []
-    source = Source(file("a.txt", b"a\n" * 200_000), "txt")
-    progress = label_table(
-        source, io.BytesIO(), lengths, watch=lambda now: shares.append(now.share), rows_per_chunk=50_000
-    )
+    source = Source(write("a.txt", b"a\n" * 200_000), "txt")
+    watch = {"watch": lambda now: shares.append(now.share), "rows_per_chunk": 50_000}
+    progress = label_table(source, io.BytesIO(), lengths, **watch)
     assert shares == sorted(shares)
     assert 0 < shares[0] < 1 == shares[-1]
     assert progress.rows == 200_000
@@ -238,6 +226,6 @@ def test_standard_input_stays_open(monkeypatch):
 
 
 @pytest.mark.parametrize("raw", ['{"text":"x"}', '{ "text" : "x" }', '{"text": "x", "more": {}}', ' {"text": "x"}  '])
-def test_json_lines_stay_json(file, raw):
-    (line,) = labelled(file("a.jsonl", raw.encode())).splitlines()
+def test_json_lines_stay_json(write, raw):
+    (line,) = labelled(write("a.jsonl", raw.encode())).splitlines()
     assert json.loads(line) == json.loads(raw) | {"label": "X", "score": 0.5}
