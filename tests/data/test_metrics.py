@@ -8,7 +8,7 @@ from sklearn import metrics as scikit
 from bibert.data.metrics import METRICS, confusion, score, score_answers
 
 
-def half_right(classes: int) -> tuple[np.ndarray, np.ndarray]:
+def half_right(classes):
     """Answers and gold labels of 200 rows."""
     random = np.random.default_rng(classes)
     gold = random.integers(0, classes, 200)
@@ -34,14 +34,14 @@ def test_metrics_of_classes_are_those_of_scikit_learn(answers, gold):
 
 
 @pytest.mark.parametrize("name", ["f1", "matthews", "pearson", "spearman"])
-def test_constant_predictions_score_zero_without_a_warning(name: str):
+def test_constant_predictions_score_zero_without_a_warning(name):
     constant = np.zeros((4, 1 if name in ("pearson", "spearman") else 3), dtype=np.float32)
     assert score(constant, np.array([0, 1, 1, 0]), [name]) == {name: 0.0}
     assert score(constant[:1], np.array([0]), [name]) == {name: 0.0}  # one row
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_perfect_predictions_score_one(name: str):
+def test_perfect_predictions_score_one(name):
     gold = np.arange(400_000) % 2  # many enough for int32 to overflow in Matthews' correlation
     assert score_answers(gold, gold.astype(float), [name])[name] == pytest.approx(1)
 

@@ -1,20 +1,18 @@
 """The answers of a network: logits that do not depend on how rows are batched."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bibert.data.examples import TextData
 from bibert.errors import DataError
 from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.students import binarize
-from bibert.training.evaluate import evaluate, predict_logits
+from bibert.training.evaluate import predict_logits
 
 
 @pytest.mark.parametrize("scheme", ["bibert", "baseline"])
-def test_logits_do_not_depend_on_how_rows_are_batched(teacher: Path, data: TextData, scheme: str):
+def test_logits_do_not_depend_on_how_rows_are_batched(teacher, data, scheme):
     full = load_classifier(teacher)
     student = Classifier(binarize(full.model, scheme), full.tokenizer)
     split = data.train
@@ -25,13 +23,13 @@ def test_logits_do_not_depend_on_how_rows_are_batched(teacher: Path, data: TextD
         assert np.array_equal(predict_logits(student, shuffled, batch_size=batch_size), expected[order])
 
 
-def test_full_precision_logits_agree_up_to_rounding(teacher: Path, data: TextData):
+def test_full_precision_logits_agree_up_to_rounding(teacher, data):
     classifier = load_classifier(teacher)
     expected = predict_logits(classifier, data.train, batch_size=64)
     np.testing.assert_allclose(predict_logits(classifier, data.train, batch_size=5), expected, atol=1e-5)
 
 
-def test_predicting_leaves_the_mode_of_the_model_as_it_was(teacher: Path, data: TextData):
+def test_predicting_leaves_the_mode_of_the_model_as_it_was(teacher, data):
     classifier = load_classifier(teacher)
     for training in (True, False):
         classifier.model.train(training)
@@ -39,11 +37,7 @@ def test_predicting_leaves_the_mode_of_the_model_as_it_was(teacher: Path, data: 
         assert classifier.model.training is training
 
 
-def test_a_teacher_that_learned_its_task_scores_well(teacher: Path, data: TextData):
-    assert evaluate(load_classifier(teacher), data.dev["dev"], data.metrics)["accuracy"] >= 0.9
-
-
-def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher: Path, data: TextData):
+def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher, data):
     strange = replace(data.dev["dev"], labels=(5.0, *data.dev["dev"].labels[1:]), origin="strange.tsv")
     with pytest.raises(DataError, match=r"strange\.tsv: has label id 5, the model has 2 labels"):
         predict_logits(load_classifier(teacher), strange)

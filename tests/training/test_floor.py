@@ -47,12 +47,12 @@ def test_both_texts_of_a_pair_are_read():
         ({"labels": (1.0,) * 20}, r"train\.csv: all 20 rows have the same label"),
     ],
 )
-def test_texts_without_words_and_a_single_label_are_refused(change: dict, message: str):
+def test_texts_without_words_and_a_single_label_are_refused(change, message):
     with pytest.raises(DataError, match=message):
         bag_of_words(replace(TRAIN, **change))
 
 
-def test_more_weights_than_fit_in_memory_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch):
+def test_more_weights_than_fit_in_memory_are_refused_with_both_numbers(monkeypatch):
     monkeypatch.setattr(floor, "MOST_WEIGHTS", 11)
     bag_of_words(TRAIN)  # two labels have one weight for each of the 4 words
     with pytest.raises(DataError, match=r"4 words and 3 labels .* 12 weights, .* 11"):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, NumericError, RecipeError
+from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.schemes import SCHEMES
@@ -31,7 +31,7 @@ Weights = Callable[[Path], bytes]
 class Changes(TrainerCallback):
     """Changes the model before a step."""
 
-    def __init__(self, step: int, change: Callable[[torch.nn.Module], None]) -> None:
+    def __init__(self, step, change):
         self.step, self.change = step, change
 
     def on_step_begin(self, args, state, control, model=None, **kwargs):  # noqa: ARG002
@@ -39,30 +39,29 @@ class Changes(TrainerCallback):
             self.change(model)
 
 
-def log_of(run: Path, key: str | None = None) -> list[dict]:
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [line for line in lines if key is None or key in line]
+def log_of(run, key):
+    return [line for line in read_json_lines(run / "log.jsonl") if key in line]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
-def student(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+def student(tmp_path_factory, teacher, data):
     """The run folder of a BiBERT."""
     run = tmp_path_factory.mktemp("bibert")
     distill(teacher, "bibert", data, run, STUDENT)
     return run
 
 
-def test_a_teacher_learns_the_task(teacher: Path):
+def test_a_teacher_learns_the_task(teacher):
     notes = json.loads((teacher.parent / "run.json").read_text())
     assert notes["metrics"]["dev_accuracy"] >= 0.9
     assert notes["request"]["command"] == "finetune"
 
 
-def test_a_student_learns_the_task_and_is_binarized(student: Path, data: TextData):
+def test_a_student_learns_the_task_and_is_binarized(student, data):
     notes = json.loads((student / "run.json").read_text())
     assert notes["metrics"]["dev_accuracy"] >= 0.9
     classifier = load_classifier(student / "model")
@@ -72,7 +71,7 @@ def test_a_student_learns_the_task_and_is_binarized(student: Path, data: TextDat
     assert {f"dev_{name}": value for name, value in scored.items()} == notes["metrics"]
 
 
-def test_the_saved_model_is_the_best_on_dev(student: Path):
+def test_the_saved_model_is_the_best_on_dev(student):
     evaluations = [line["eval_dev_accuracy"] for line in log_of(student, "eval_dev_accuracy")]
     metrics = json.loads((student / "run.json").read_text())["metrics"]
     assert len(evaluations) == 6 + 1  # every 4 of 24 steps, and the best model once more
@@ -80,7 +79,7 @@ def test_the_saved_model_is_the_best_on_dev(student: Path):
     assert min(evaluations) < max(evaluations)
 
 
-def test_the_log_has_every_loss_term_of_every_step(student: Path):
+def test_the_log_has_every_loss_term_of_every_step(student):
     lines = log_of(student, "loss")
     terms = SCHEMES["bibert"].schedule[0].terms
     assert [line["step"] for line in lines] == list(range(1, 25))
@@ -93,7 +92,7 @@ def test_the_log_has_every_loss_term_of_every_step(student: Path):
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
-def test_terms_between_two_log_lines_are_averaged(teacher: Path, data: TextData, tmp_path: Path):
+def test_terms_between_two_log_lines_are_averaged(teacher, data, tmp_path):
     for every in (1, 4):
         distill(teacher, "bibert", data, tmp_path / str(every), replace(SHORT, log_every=every))
     single = [line["loss_dmd_query"] for line in log_of(tmp_path / "1", "loss")]
@@ -101,16 +100,14 @@ def test_terms_between_two_log_lines_are_averaged(teacher: Path, data: TextData,
     assert averaged == pytest.approx([sum(single[:4]) / 4, sum(single[4:]) / 4])
 
 
-def test_training_does_not_touch_the_teacher(teacher: Path, data: TextData, tmp_path: Path):
+def test_training_does_not_touch_the_teacher(teacher, data, tmp_path):
     before = contents(teacher)
     distill(teacher, "baseline", data, tmp_path, SHORT)
     assert contents(teacher) == before
 
 
 @pytest.mark.parametrize(("scheme", "learned"), [("bibert_plus", ".threshold"), ("q2bert", ".range")])
-def test_a_student_starts_with_all_that_its_start_has_learned(
-    teacher: Path, data: TextData, tmp_path: Path, scheme: str, learned: str
-):
+def test_a_student_starts_with_all_that_its_start_has_learned(teacher, data, tmp_path, scheme, learned):
     distill(teacher, scheme, data, tmp_path / "first", SHORT)
     still = replace(SHORT, learning_rate=1e-30, max_steps=1)
     distill(teacher, scheme, data, tmp_path / "next", still, start=tmp_path / "first" / "model")
@@ -120,7 +117,7 @@ def test_a_student_starts_with_all_that_its_start_has_learned(
     assert any(first[name].any() for name in first if name.endswith(learned))
 
 
-def test_a_start_with_the_labels_in_another_order_is_refused(teacher: Path, data: TextData, tmp_path: Path):
+def test_a_start_with_the_labels_in_another_order_is_refused(teacher, data, tmp_path):
     swapped = replace(data, label_names=data.label_names[::-1])
     finetune(teacher, swapped, tmp_path / "swapped", replace(SHORT, max_steps=1))
     with pytest.raises(CheckpointError, match="labels positive, negative, the data has the labels negative"):
@@ -128,16 +125,14 @@ def test_a_start_with_the_labels_in_another_order_is_refused(teacher: Path, data
 
 
 @pytest.mark.parametrize("change", [{"weights": {"gold": 1.0}}, {"norm_scope": "batch"}, {"mask_padding": False}])
-def test_a_teacher_has_no_distillation_terms(start: Path, data: TextData, tmp_path: Path, change: dict[str, object]):
+def test_a_teacher_has_no_distillation_terms(start, data, tmp_path, change):
     with pytest.raises(RecipeError, match=f"recipe: {next(iter(change))} is .*teacher"):
         finetune(start, data, tmp_path / "run", replace(SHORT, **change))
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("scheme", [None, "bibert", "baseline"])
-def test_the_same_seed_gives_the_same_weights(
-    start: Path, teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, scheme: str | None
-):
+def test_the_same_seed_gives_the_same_weights(start, teacher, data, tmp_path, weights_of, scheme):
     for name, seed in (("first", 1), ("second", 1), ("other", 2)):
         run, recipe = tmp_path / name, replace(SHORT, dropout=0.1, seed=seed)
         finetune(start, data, run, recipe) if scheme is None else distill(teacher, scheme, data, run, recipe)
@@ -147,14 +142,14 @@ def test_the_same_seed_gives_the_same_weights(
 
 
 @pytest.fixture(scope="module")
-def split_student(tmp_path_factory: pytest.TempPathFactory, teacher: Path, data: TextData) -> Path:
+def split_student(tmp_path_factory, teacher, data):
     """The run folder of a BinaryBERT."""
     run = tmp_path_factory.mktemp("binarybert")
     distill(teacher, "binarybert_1-1-2", data, run, SHORT)
     return run
 
 
-def test_binarybert_has_four_stages(split_student: Path):
+def test_binarybert_has_four_stages(split_student):
     stages = SCHEMES["binarybert_1-1-2"].schedule
     lines = log_of(split_student, "loss")
     assert list(dict.fromkeys(line["stage"] for line in lines)) == [stage.name for stage in stages]
@@ -168,7 +163,7 @@ def test_binarybert_has_four_stages(split_student: Path):
     assert ternary.config.num_attention_heads == split.config.num_attention_heads == 1
 
 
-def test_stages_that_teach_layers_leave_the_head_alone(split_student: Path, teacher: Path):
+def test_stages_that_teach_layers_leave_the_head_alone(split_student, teacher):
     full = load_classifier(teacher).model
     results = [split_student / "stages" / name / "result" for name in ("ternary-layers", "ternary-logits")]
     layers, logits = (load_classifier(result).model for result in results)
@@ -176,7 +171,7 @@ def test_stages_that_teach_layers_leave_the_head_alone(split_student: Path, teac
     assert not torch.equal(logits.classifier.weight, full.classifier.weight)
 
 
-def test_scores_are_learned_by_regression(start: Path, scores: TextData, tmp_path: Path):
+def test_scores_are_learned_by_regression(start, scores, tmp_path):
     taught = finetune(start, scores, tmp_path / "teacher", STUDENT)
     assert set(taught) == {"dev_spearman", "dev_pearson"}
     assert taught["dev_pearson"] > 0.3
@@ -188,16 +183,14 @@ def test_scores_are_learned_by_regression(start: Path, scores: TextData, tmp_pat
     assert load_classifier(tmp_path / "student" / "model").model.config.problem_type == "regression"
 
 
-def test_a_finished_run_answers_at_once(student: Path, teacher: Path, data: TextData):
+def test_a_finished_run_answers_at_once(student, teacher, data):
     before = contents(student)
     metrics = distill(teacher, "bibert", data, student, STUDENT)
     assert metrics == json.loads((student / "run.json").read_text())["metrics"]
     assert contents(student) == before
 
 
-def test_another_recipe_scheme_or_teacher_in_the_same_folder_is_refused(
-    student: Path, teacher: Path, start: Path, data: TextData
-):
+def test_another_recipe_scheme_or_teacher_in_the_same_folder_is_refused(student, teacher, start, data):
     with pytest.raises(CheckpointError, match=r"recipe\.learning_rate was 0\.01, now 0\.5"):
         distill(teacher, "bibert", data, student, replace(STUDENT, learning_rate=0.5))
     with pytest.raises(CheckpointError, match=r"scheme\.name was 'bibert', now 'baseline'"):
@@ -208,9 +201,7 @@ def test_another_recipe_scheme_or_teacher_in_the_same_folder_is_refused(
         distill(teacher, "bibert", replace(data, train=data.dev["dev"]), student, STUDENT)
 
 
-def test_a_teacher_that_was_trained_again_is_another_teacher(
-    start: Path, data: TextData, teacher_recipe: Recipe, tmp_path: Path
-):
+def test_a_teacher_that_was_trained_again_is_another_teacher(start, data, teacher_recipe, tmp_path):
     teacher = tmp_path / "teacher"
     finetune(start, data, teacher, replace(teacher_recipe, max_steps=1))
     distill(teacher / "model", "bibert", data, tmp_path / "student", replace(SHORT, max_steps=1))
@@ -221,9 +212,7 @@ def test_a_teacher_that_was_trained_again_is_another_teacher(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(
-    teacher: Path, data: TextData, tmp_path: Path, killed: bool
-):
+def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(teacher, data, tmp_path, killed):
     recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
     if killed:
         with pytest.raises(NumericError):
@@ -233,9 +222,7 @@ def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(
 
 
 @pytest.mark.parametrize("changes", [{"max_steps": 6}, {"learning_rate": 1e-12, "epochs": 50, "patience": 2}])
-def test_a_run_killed_after_its_last_step_trains_no_further(
-    teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights, changes: dict
-):
+def test_a_run_killed_after_its_last_step_trains_no_further(teacher, data, tmp_path, weights_of, changes):
     recipe = replace(STUDENT, **changes)
     metrics = distill(teacher, "bibert", data, tmp_path, recipe)
     expected, steps = weights_of(tmp_path / "model"), [line["step"] for line in log_of(tmp_path, "loss")]
@@ -248,9 +235,7 @@ def test_a_run_killed_after_its_last_step_trains_no_further(
     assert [line["step"] for line in log_of(tmp_path, "loss")] == steps
 
 
-def test_a_run_folder_can_be_moved_before_it_resumes(
-    teacher: Path, data: TextData, student: Path, tmp_path: Path, weights_of: Weights
-):
+def test_a_run_folder_can_be_moved_before_it_resumes(teacher, data, student, tmp_path, weights_of):
     with pytest.raises(NumericError):
         distill(teacher, "bibert", data, tmp_path / "old", STUDENT, callbacks=[Changes(18, break_weights)])
     (tmp_path / "old").rename(tmp_path / "new")
@@ -258,16 +243,14 @@ def test_a_run_folder_can_be_moved_before_it_resumes(
     assert weights_of(tmp_path / "new" / "model") == weights_of(student / "model")
 
 
-def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher: Path, data: TextData, tmp_path: Path):
+def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher, data, tmp_path):
     distill(teacher, "bibert", data, tmp_path, replace(STUDENT, eval_every=0, epochs=2.5))
     assert [line["step"] for line in log_of(tmp_path, "eval_dev_accuracy")] == [4, 8, 10, 10]
 
 
 @pytest.mark.parametrize("clip", ["tensor", "global"])
-def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name_and_keeps_the_checkpoint(
-    start: Path, data: TextData, tmp_path: Path, clip: str
-):
-    def spoil(model: torch.nn.Module) -> None:
+def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name_and_keeps_the_checkpoint(start, data, tmp_path, clip):
+    def spoil(model):
         model.bert.pooler.dense.weight.register_hook(lambda gradient: gradient * torch.nan)
 
     with pytest.raises(NumericError, match=r"gradient of bert\.pooler\.dense\.weight is not finite at step 7"):
@@ -277,14 +260,12 @@ def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name_and_keeps_the_
     assert is_whole(checkpoint)
 
 
-def break_weights(model: torch.nn.Module) -> None:
+def break_weights(model):
     with torch.no_grad():
         model.bert.embeddings.LayerNorm.bias.fill_(torch.nan)
 
 
-def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(
-    start: Path, teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights
-):
+def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(start, teacher, data, tmp_path, weights_of):
     with pytest.raises(NumericError, match="the loss is nan at step 7"):
         finetune(start, data, tmp_path / "teacher", SHORT, callbacks=[Changes(6, break_weights)])
     with pytest.raises(NumericError, match=r"the loss is not finite \(\{.*'hidden_direction': nan"):
@@ -297,7 +278,7 @@ def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(
     assert weights_of(tmp_path / "student" / "model") == weights_of(tmp_path / "undisturbed" / "model")
 
 
-def test_the_released_codes_settings_train_too(teacher: Path, data: TextData, tmp_path: Path):
+def test_the_released_codes_settings_train_too(teacher, data, tmp_path):
     released = {"bias_correction": False, "norm_scope": "batch", "mask_padding": False, "weights": {"gold": 0.5}}
     distill(teacher, "bibert", data, tmp_path, replace(STUDENT, learning_rate=1e-3, dropout=0.1, **released))
     lines = log_of(tmp_path, "loss")
@@ -305,7 +286,7 @@ def test_the_released_codes_settings_train_too(teacher: Path, data: TextData, tm
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, bool]]:
+def passes(monkeypatch):
     """Of every forward pass of a classifier: whether it was in train mode, and whether under autocast."""
     seen: set[tuple[bool, bool]] = set()
     forward = BiBertForSequenceClassification.forward
@@ -318,9 +299,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, bool]]:
     return seen
 
 
-def test_in_bfloat16_a_student_learns_and_is_evaluated_in_float32(
-    teacher: Path, data: TextData, tmp_path: Path, passes
-):
+def test_in_bfloat16_a_student_learns_and_is_evaluated_in_float32(teacher, data, tmp_path, passes):
     metrics = distill(teacher, "bibert", data, tmp_path, BFLOAT16)
     teaching = (False, True)  # the teacher, which is in eval mode, in a training step
     assert passes == {(True, True), teaching, (False, False)}
@@ -330,9 +309,7 @@ def test_in_bfloat16_a_student_learns_and_is_evaluated_in_float32(
     assert {value.dtype for value in classifier.model.state_dict().values()} == {torch.float32}
 
 
-def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(
-    start: Path, teacher: Path, data: TextData, tmp_path: Path, passes
-):
+def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(start, teacher, data, tmp_path, passes):
     finetune(start, data, tmp_path / "teacher", replace(BFLOAT16, max_steps=4, eval_every=2))
     assert passes == {(True, True), (False, False)}
     passes.clear()
@@ -340,7 +317,7 @@ def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(
     assert passes == {(True, False), (False, False)}
 
 
-def test_a_bfloat16_run_resumes_to_the_same_weights(teacher: Path, data: TextData, tmp_path: Path, weights_of: Weights):
+def test_a_bfloat16_run_resumes_to_the_same_weights(teacher, data, tmp_path, weights_of):
     recipe = replace(BFLOAT16, max_steps=8)
     distill(teacher, "bibert", data, tmp_path / "whole", recipe)
     with pytest.raises(NumericError):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -74,19 +74,10 @@ def test_of_a_long_pair_the_second_text_is_cut_and_of_a_longer_text_the_end(toke
 
 
 def byte_level_tokenizer():
-    words = ["dull", "film", "a", "good"]
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted({*"Ġ", *"".join(words)})]
-    merges = []
-    for word in words:
-        whole = ""
-        for letter in "Ġ" + word:
-            if whole:
-                merges.append((whole, letter))
-            whole += letter
-            pieces.append(whole)
-    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
-    pipeline = Tokenizer(models.BPE(vocabulary, list(dict.fromkeys(merges))))
+    pipeline = Tokenizer(models.BPE())
     pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    pipeline.train_from_iterator(["dull film a good"], trainers.BpeTrainer(special_tokens=special, show_progress=False))
     pipeline.decoder = decoders.ByteLevel()
     pipeline.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=True)
     names = {"pad": "<pad>", "unk": "<unk>", "mask": "<mask>", "cls": "<s>", "sep": "</s>"}

@@ -15,7 +15,7 @@ from bibert.training.recipe import Recipe
 
 
 @pytest.fixture
-def student() -> BiBertForSequenceClassification:
+def student():
     """A student with learned quantizer steps."""
     config = BiBertConfig(
         vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
@@ -25,14 +25,14 @@ def student() -> BiBertForSequenceClassification:
     return with_scheme(BiBertForSequenceClassification(config), learned)
 
 
-def test_every_parameter_is_in_one_group(student: BiBertForSequenceClassification):
+def test_every_parameter_is_in_one_group(student):
     groups = parameter_groups(student, Recipe())
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in student.parameters())
     assert len(groups) == 3
 
 
-def test_matrices_decay_and_biases_norms_and_steps_do_not(student: BiBertForSequenceClassification):
+def test_matrices_decay_and_biases_norms_and_steps_do_not(student):
     decayed, plain, steps = parameter_groups(student, Recipe(weight_decay=0.3, step_learning_rate=7e-4))
     names = {id(p): name for name, p in student.named_parameters()}
     assert decayed["weight_decay"] == 0.3
@@ -95,7 +95,7 @@ def test_bert_adam_leaves_parameters_without_a_gradient_alone():
     assert torch.equal(parameter.data, torch.ones(2))
 
 
-def parameters_with_gradients(*gradients: list[float]) -> list[nn.Parameter]:
+def parameters_with_gradients(*gradients):
     parameters = [nn.Parameter(torch.zeros(len(values))) for values in gradients]
     for parameter, values in zip(parameters, gradients, strict=True):
         parameter.grad = torch.tensor(values)
@@ -127,7 +127,7 @@ def test_small_gradients_are_not_touched(clip):
 
 @pytest.mark.parametrize("clip", [clip_each, clip_all])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_is_found_after_clipping(clip, value: float):
+def test_a_gradient_that_is_not_finite_is_found_after_clipping(clip, value):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)

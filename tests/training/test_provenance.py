@@ -1,14 +1,12 @@
 """Digests of data and weights; the provenance of a packed run is tested with `bibert pack` and the card."""
 
-from pathlib import Path
-
 from bibert.data.examples import Split, TextData
 from bibert.nn.checkpoint import load_classifier
 from bibert.training.provenance import fingerprint, weights_digest
 from bibert.training.run import save_classifier
 
 
-def text_data(train: tuple[str, ...], dev: tuple[str, ...], pairs: bool = False) -> TextData:
+def text_data(train, dev, pairs=False):
     train_split, dev_split = (Split(x, x if pairs else None, (0.0,) * len(x), "test") for x in (train, dev))
     return TextData("test", train_split, {"dev": dev_split}, ("a",), ("accuracy",), "test")
 
@@ -25,7 +23,7 @@ def test_the_fingerprint_sees_every_change_of_the_data():
     assert fingerprint(variants[0]) == fingerprint(text_data(("a", "b"), ("c",)))
 
 
-def test_the_digest_of_weights_is_that_of_the_content(tmp_path: Path, start: Path):
+def test_the_digest_of_weights_is_that_of_the_content(tmp_path, start):
     digest = weights_digest(start)
     save_classifier(load_classifier(start), tmp_path / "copy")
     assert weights_digest(tmp_path / "copy") == digest

@@ -24,7 +24,7 @@ PAPER = {
 
 @pytest.mark.parametrize("family", ["paper", "released"])
 @pytest.mark.parametrize("task", PAPER)
-def test_presets_are_the_papers_settings(family: str, task: str):
+def test_presets_are_the_papers_settings(family, task):
     recipe = load_recipe(f"{family}-{task}")
     settings = (recipe.learning_rate, recipe.epochs, recipe.max_length, recipe.eval_every, recipe.seed)
     assert settings == PAPER[task]
@@ -34,7 +34,7 @@ def test_presets_are_the_papers_settings(family: str, task: str):
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_released_presets_differ_from_the_papers_as_the_released_code_does(task: str):
+def test_released_presets_differ_from_the_papers_as_the_released_code_does(task):
     paper, released = load_recipe(f"paper-{task}"), load_recipe(f"released-{task}")
     changed = {f.name for f in fields(Recipe) if getattr(paper, f.name) != getattr(released, f.name)}
     weights = {"weights"} if task != "sts-b" else set()
@@ -96,7 +96,7 @@ def test_a_byte_order_mark_does_no_harm(write):
         (b"\xff\xfe\x00", r"recipe.toml: not valid TOML"),
     ],
 )
-def test_a_wrong_key_type_or_value_in_a_file_is_refused(write, text: str, message: str):
+def test_a_wrong_key_type_or_value_in_a_file_is_refused(write, text, message):
     with pytest.raises(RecipeError, match=message) as refusal:
         load_recipe(write("recipe.toml", text))
     assert str(refusal.value).count("\n") == 0
@@ -128,7 +128,7 @@ def test_a_missing_file_is_refused_with_the_presets_there_are():
         ("seed", (-1, 2**32)),
     ],
 )
-def test_a_value_out_of_range_is_refused_with_its_name(field: str, values: tuple):
+def test_a_value_out_of_range_is_refused_with_its_name(field, values):
     for value in values:
         with pytest.raises(RecipeError, match=f"recipe: {field} is {value};"):
             Recipe(**{field: value})

@@ -29,10 +29,10 @@ FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Callable[..., Path]:
+def checkpoint(tmp_path):
     """A function that writes a whole checkpoint as the Trainer would."""
 
-    def write(step: int, best: int | None = None) -> Path:
+    def write(step, best=None):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
         for name in FILES:
@@ -44,17 +44,17 @@ def checkpoint(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def flip(path: Path) -> None:
+def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
-def append(path: Path, more: bytes) -> None:
+def append(path, more):
     path.write_bytes(path.read_bytes() + more)
 
 
-def empty(folder: Path) -> None:
+def empty(folder):
     shutil.rmtree(folder)
     folder.mkdir()
 
@@ -80,9 +80,7 @@ TEARS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", TEARS)
-def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(
-    checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-):
+def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(checkpoint, tmp_path, caplog, kind):
     before, torn = checkpoint(10), checkpoint(20)
     TEARS[kind](torn)
     with caplog.at_level(logging.WARNING):
@@ -92,7 +90,7 @@ def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(
     assert "checkpoint-20 is incomplete" in caplog.text
 
 
-def test_a_whole_checkpoint_is_used_and_nothing_is_said(checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_whole_checkpoint_is_used_and_nothing_is_said(checkpoint, tmp_path, caplog):
     for step in (9, 10, 100):
         newest = checkpoint(step)
     assert last_checkpoint(tmp_path) == newest
@@ -106,20 +104,20 @@ def test_files_that_are_not_in_the_manifest_do_no_harm(checkpoint):
     assert is_whole(folder)
 
 
-def test_without_a_whole_checkpoint_there_is_none(checkpoint, tmp_path: Path):
+def test_without_a_whole_checkpoint_there_is_none(checkpoint, tmp_path):
     assert last_checkpoint(tmp_path) is None
     assert last_checkpoint(tmp_path / "missing") is None
     TEARS["no manifest"](checkpoint(10))
     assert last_checkpoint(tmp_path) is None
 
 
-def test_a_checkpoint_can_be_torn_twice(checkpoint, tmp_path: Path):
+def test_a_checkpoint_can_be_torn_twice(checkpoint, tmp_path):
     for _ in range(2):
         TEARS["no optimizer"](checkpoint(10))
         assert last_checkpoint(tmp_path) is None
 
 
-def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path: Path):
+def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path):
     for name in ("checkpoint-20.bak", "checkpoint-best", "result"):
         (tmp_path / name).mkdir()
     newest = checkpoint(10)
@@ -127,7 +125,7 @@ def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path: Path)
     assert (tmp_path / "checkpoint-best").is_dir()
 
 
-def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_path: Path):
+def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_path):
     """A run resumed from it would end with a model that is not the best one."""
     first, best = checkpoint(10), checkpoint(20, best=20)
     checkpoint(30, best=20)
@@ -136,7 +134,7 @@ def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_p
     assert checkpoints_of(tmp_path) == [first]
 
 
-def test_old_checkpoints_go_but_not_the_newest_two_nor_the_best(checkpoint, tmp_path: Path):
+def test_old_checkpoints_go_but_not_the_newest_two_nor_the_best(checkpoint, tmp_path):
     for step in (5, 10, 20, 100):
         checkpoint(step)
     drop_old_checkpoints(tmp_path, 2, str(tmp_path / "checkpoint-10"))
@@ -145,14 +143,14 @@ def test_old_checkpoints_go_but_not_the_newest_two_nor_the_best(checkpoint, tmp_
     assert [path.name for path in checkpoints_of(tmp_path)] == ["checkpoint-20", "checkpoint-100"]
 
 
-def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path):
+def test_a_full_disk_is_found_before_anything_is_written(tmp_path):
     free = shutil.disk_usage(tmp_path).free
     message = rf"checkpoint-5: .*{free * 10:,} bytes"
     with pytest.raises(CheckpointError, match=message), disk_space(tmp_path / "checkpoint-5", free * 10):
         pytest.fail("nothing may be written")
 
 
-def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_path: Path):
+def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_path):
     target = tmp_path / "checkpoint-5"
     target.mkdir()
     (target / "model.safetensors").write_text("half")
@@ -162,7 +160,7 @@ def test_a_disk_that_fills_up_is_named_and_the_half_checkpoint_is_removed(tmp_pa
     assert not target.exists()
 
 
-def test_a_full_disk_is_found_even_if_torch_and_safetensors_do_not_name_it(tmp_path: Path, monkeypatch):
+def test_a_full_disk_is_found_even_if_torch_and_safetensors_do_not_name_it(tmp_path, monkeypatch):
     free = iter((10**9, 0))
     monkeypatch.setattr(resume.shutil, "disk_usage", lambda _: type("Usage", (), {"free": next(free)}))
     message = r"1,000 bytes .* 0 are free"
@@ -170,12 +168,12 @@ def test_a_full_disk_is_found_even_if_torch_and_safetensors_do_not_name_it(tmp_p
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
 
-def test_other_errors_are_not_changed(tmp_path: Path):
+def test_other_errors_are_not_changed(tmp_path):
     with pytest.raises(RuntimeError, match="something else"), disk_space(tmp_path / "checkpoint-5", 1):
         raise RuntimeError("something else")
 
 
-def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path: Path):
+def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path):
     code = "import sys; from pathlib import Path; from bibert.training.resume import locked\n"
     code += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -2,7 +2,6 @@
 
 import errno
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ SCHEME, BASELINE = (json.loads(json.dumps(get_scheme(name).to_dict())) for name 
 DATA = {"name": "reviews", "source": "/old/reviews.csv", "sha256": "abc"}
 
 
-def hold(folder: Path, request: dict) -> None:
+def hold(folder, request):
     """Leave a run with a checkpoint."""
     with opened(folder, request):
         checkpoint = folder / "stages" / "dmd" / "checkpoint-5"
@@ -27,12 +26,12 @@ def hold(folder: Path, request: dict) -> None:
         (checkpoint / "COMPLETE.json").write_text("{}")
 
 
-def refused(folder: Path, request: dict, message: str) -> None:
+def refused(folder, request, message):
     with pytest.raises(CheckpointError, match=message), opened(folder, request):
         pytest.fail("the folder must be refused")
 
 
-def test_the_request_and_the_versions_are_noted(tmp_path: Path):
+def test_the_request_and_the_versions_are_noted(tmp_path):
     with opened(tmp_path / "run", REQUEST) as run:
         notes = json.loads(run.notes.read_text())
     assert notes["request"] == REQUEST
@@ -40,7 +39,7 @@ def test_the_request_and_the_versions_are_noted(tmp_path: Path):
     assert {"commit", "cpu", "date"} <= set(notes)
 
 
-def test_a_run_names_every_commit_that_resumed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_names_every_commit_that_resumed_it(tmp_path, monkeypatch):
     for commit in ("one", "one", "two", "one"):
         monkeypatch.setattr("bibert.machine.commit", lambda commit=commit: commit)
         if not (tmp_path / "stages").exists():
@@ -52,7 +51,7 @@ def test_a_run_names_every_commit_that_resumed_it(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("place", ["file", "file/run"])
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, place: str):
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path, place):
     (tmp_path / "file").write_text("mine")
     refused(tmp_path / place, REQUEST, rf"{tmp_path / 'file'}: is a file")
     assert (tmp_path / "file").read_text() == "mine"
@@ -65,18 +64,14 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, place: str):
         ({}, {"recipe": {"seed": 42, "weights": {"gold": 0.5}}}, r"recipe\.weights was {}, now {'gold': 0\.5}"),
         ({}, {"recipe": {"seed": 42, "average": 0.5}}, r"recipe\.average was 0\.0, now 0\.5"),
         ({}, {"command": "finetune"}, "command was 'distill', now 'finetune'"),
-        (
-            {"scheme": SCHEME},
-            {"scheme": BASELINE},
-            r"scheme\.name was 'bibert', now 'baseline'",
-        ),
+        ({"scheme": SCHEME}, {"scheme": BASELINE}, r"scheme\.name was 'bibert', now 'baseline'"),
         ({"data": DATA}, {"data": DATA | {"source": "/new", "sha256": "def"}}, r"data\.sha256 was 'abc', now 'def'"),
         ({"data": DATA}, {"data": DATA | {"source": "/new"}, "recipe": {"seed": 7}}, r"recipe\.seed was 42"),
         ({"teacher": {"name": "bert", "sha256": None}}, {"teacher": {"name": "other", "sha256": None}}, "'bert'"),
         ({"teacher": {"name": "a", "sha256": "abc"}}, {"teacher": {"name": "b", "sha256": "def"}}, r"teacher\.name"),
     ],
 )
-def test_another_request_in_the_same_folder_is_refused(tmp_path: Path, before: dict, now: dict, message: str):
+def test_another_request_in_the_same_folder_is_refused(tmp_path, before, now, message):
     hold(tmp_path, REQUEST | before)
     refused(tmp_path, REQUEST | before | now, rf"{tmp_path}: .*{message}")
     assert json.loads((tmp_path / "run.json").read_text())["request"] == REQUEST | before
@@ -92,13 +87,13 @@ def test_another_request_in_the_same_folder_is_refused(tmp_path: Path, before: d
         ({}, {"recipe": Recipe(seed=42).to_dict()}),
     ],
 )
-def test_the_same_request_resumes(tmp_path: Path, before: dict, now: dict):
+def test_the_same_request_resumes(tmp_path, before, now):
     hold(tmp_path, REQUEST | before)
     with opened(tmp_path, REQUEST | before | now) as run:
         assert run.holds_something()
 
 
-def test_a_run_that_never_reached_a_checkpoint_is_replaced(tmp_path: Path):
+def test_a_run_that_never_reached_a_checkpoint_is_replaced(tmp_path):
     with opened(tmp_path, REQUEST) as run:
         run.log.write_text("old\n")
     with opened(tmp_path, {"command": "other"}) as run:
@@ -107,7 +102,7 @@ def test_a_run_that_never_reached_a_checkpoint_is_replaced(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["run.json", "log.jsonl", "probe.jsonl", "model/config.json"])
-def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, name: str):
+def test_files_of_somebody_else_are_not_replaced(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("{}")
@@ -116,18 +111,18 @@ def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, name: str):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "null"])
-def test_notes_of_somebody_else_are_refused(tmp_path: Path, content: str):
+def test_notes_of_somebody_else_are_refused(tmp_path, content):
     hold(tmp_path, REQUEST)
     (tmp_path / "run.json").write_text(content)
     refused(tmp_path, REQUEST, r"run\.json: has no request")
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path):
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with opened(tmp_path, REQUEST):
         refused(tmp_path, REQUEST, "another run")
 
 
-def test_a_process_that_is_not_the_first_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_process_that_is_not_the_first_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     with opened(tmp_path / "run", REQUEST) as run:
         finish(run, None, {"dev_accuracy": 1.0})
@@ -135,7 +130,7 @@ def test_a_process_that_is_not_the_first_writes_nothing(tmp_path: Path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_finished_run_answers_with_its_metrics_while_it_has_its_model(tmp_path: Path, start: Path):
+def test_a_finished_run_answers_with_its_metrics_while_it_has_its_model(tmp_path, start):
     with opened(tmp_path, REQUEST) as run:
         assert finished_metrics(run) is None
         finish(run, load_classifier(start), {"dev_accuracy": 0.75})
@@ -145,7 +140,7 @@ def test_a_finished_run_answers_with_its_metrics_while_it_has_its_model(tmp_path
     assert load_classifier(tmp_path / "moved").model.config.num_labels == 2
 
 
-def test_saving_replaces_a_folder_and_leaves_no_half_one(tmp_path: Path, start: Path):
+def test_saving_replaces_a_folder_and_leaves_no_half_one(tmp_path, start):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old.txt").write_text("old")
@@ -155,14 +150,14 @@ def test_saving_replaces_a_folder_and_leaves_no_half_one(tmp_path: Path, start: 
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_full_disk_is_named_when_the_model_is_saved(tmp_path: Path, start: Path, monkeypatch):
+def test_a_full_disk_is_named_when_the_model_is_saved(tmp_path, start, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=17))
     with pytest.raises(CheckpointError, match=r"disk is full, about [\d,]+ bytes .* 17"):
         save_classifier(load_classifier(start), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_named_when_the_log_does_not_fit(tmp_path: Path):
+def test_a_full_disk_is_named_when_the_log_does_not_fit(tmp_path):
     with pytest.raises(CheckpointError, match=rf"{tmp_path}: the disk is full"), opened(tmp_path, REQUEST):
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(PermissionError), opened(tmp_path, REQUEST):

@@ -1,37 +1,34 @@
 """The frozen teacher, the teachers that are refused, and the objective of each stage."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.schemes import SCHEMES
 from bibert.training.recipe import Recipe
-from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives
-from bibert.training.teacher import finetune
+from bibert.training.student import FrozenTeacher, load_teacher, stage_objectives
 
 INPUTS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
 
 
 @pytest.fixture
-def frozen(start: Path) -> FrozenTeacher:
+def frozen(start):
     """A teacher that would drop half of everything if it were in train mode."""
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), 0.5)
     return FrozenTeacher(load_classifier(start, overrides=rates).model)
 
 
-def test_the_teacher_takes_no_gradient(frozen: FrozenTeacher):
+def test_the_teacher_takes_no_gradient(frozen):
     output = frozen(INPUTS, trace=True)
     assert not output.logits.requires_grad
     assert not any(state.requires_grad for state in output.trace.hidden_states)
     assert not any(parameter.requires_grad for parameter in frozen.model.parameters())
 
 
-def test_the_teacher_never_drops_in_any_mode(frozen: FrozenTeacher):
+def test_the_teacher_never_drops_in_any_mode(frozen):
     expected = frozen(INPUTS, trace=False).logits
     for _ in range(3):
         frozen.model.train()
@@ -39,7 +36,7 @@ def test_the_teacher_never_drops_in_any_mode(frozen: FrozenTeacher):
         assert not frozen.model.training
 
 
-def test_the_teacher_has_a_trace_only_on_request(frozen: FrozenTeacher):
+def test_the_teacher_has_a_trace_only_on_request(frozen):
     assert frozen(INPUTS, trace=False).trace is None
     assert len(frozen(INPUTS, trace=True).trace.layers) == 2
 
@@ -47,12 +44,12 @@ def test_the_teacher_has_a_trace_only_on_request(frozen: FrozenTeacher):
 @pytest.mark.parametrize(
     ("labels", "named"), [(("no", "yes"), "no, yes"), (("positive", "negative"), "positive, negative"), ((), "scores")]
 )
-def test_a_teacher_of_other_labels_is_refused_with_both_lists(teacher: Path, data: TextData, labels, named: str):
+def test_a_teacher_of_other_labels_is_refused_with_both_lists(teacher, data, labels, named):
     with pytest.raises(CheckpointError, match=f"negative, positive, .*{named}; fine-tune"):
         load_teacher(teacher, replace(data, label_names=labels), Recipe())
 
 
-def test_the_recipe_sets_the_dropout_of_the_students(teacher: Path, data: TextData):
+def test_the_recipe_sets_the_dropout_of_the_students(teacher, data):
     config = load_teacher(teacher, data, Recipe(dropout=0.25)).model.config
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob, config.classifier_dropout)
     assert rates == (0.25, 0.25, 0.25)
@@ -92,20 +89,6 @@ def test_stages_keep_their_terms_apart_and_gold_goes_with_the_logits():
         ("q_bert", {"gold": 0.0}, "weight 0"),
     ],
 )
-def test_weights_of_unknown_terms_and_out_of_range_are_refused(scheme: str, weights: dict, message: str):
+def test_weights_of_unknown_terms_and_out_of_range_are_refused(scheme, weights, message):
     with pytest.raises(RecipeError, match=message):
         stage_objectives(SCHEMES[scheme], Recipe(weights=weights))
-
-
-def test_bad_weights_are_refused_before_anything_is_written(teacher: Path, data: TextData, tmp_path: Path):
-    with pytest.raises(RecipeError, match="no distillation term"):
-        distill(teacher, "bibert", data, tmp_path / "run", Recipe(weights={"nothing": 1.0}))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_length_beyond_the_positions_is_refused_and_the_folder_stays_free(
-    start: Path, data: TextData, tmp_path: Path, teacher_recipe: Recipe
-):
-    with pytest.raises(RecipeError, match="max_length is 64, the model has 32 positions"):
-        finetune(start, data, tmp_path, replace(teacher_recipe, max_length=64))
-    assert finetune(start, data, tmp_path, replace(teacher_recipe, max_steps=1))

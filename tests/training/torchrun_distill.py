@@ -16,7 +16,7 @@ from bibert.training.student import distill
 class SignalsTheLastProcess(TrainerCallback):
     """One process is told to stop; all have to write the checkpoint and leave."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step):
         self.step = step
 
     def on_step_begin(self, args, state, control, **kwargs):  # noqa: ARG002
