@@ -20,11 +20,6 @@ def test_json_refuses_nan():
         console.print_json({"score": float("nan")})
 
 
-def test_messages_leave_stdout_alone(capsys):
-    console.messages.print("reading [3] rows", markup=False)
-    assert capsys.readouterr() == ("", "reading [3] rows\n")
-
-
 def test_a_table_in_a_file_is_not_cut(capsys):
     table = Table("scheme", "note")
     table.add_row("bibert", "x" * 120)

@@ -60,13 +60,6 @@ def test_texts_are_cut_where_training_cut_them_unless_another_length_is_asked_fo
     assert f"texts cut after {expected} tokens" in capsys.readouterr().err
 
 
-def test_the_help_says_which_length_is_the_default(bibert, capsys):
-    for command in ("pack", "evaluate"):
-        assert bibert(command, "--help") == 0
-        words = " ".join(capsys.readouterr().out.replace("│", " ").split())
-        assert "(its training's, else 128; at most the model's positions)" in words
-
-
 REFUSED = {
     "another suffix": (["-o", "model.bin"], ".bibert"),
     "no folder": (["-o", "no/model.bibert"], "the folder no does not exist"),
@@ -85,17 +78,6 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
     assert error.startswith("bibert: error: ")
     assert says in error
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_scheme_that_is_not_bitwise_is_refused_by_name(bibert, student, tmp_path, capsys):
-    folder = tmp_path / "baseline"
-    shutil.copytree(student, folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["scheme"] = "baseline"
-    (folder / "config.json").write_text(json.dumps(config))
-    assert bibert("pack", folder, "-o", tmp_path / "model.bibert") == 2
-    assert "scheme 'baseline' cannot be packed" in capsys.readouterr().err
-    assert not (tmp_path / "model.bibert").exists()
 
 
 def test_the_light_install_is_told_what_to_install(bibert, tmp_path, capsys, monkeypatch):
