@@ -10,15 +10,7 @@ import training_step
 from bibert.data.examples import Split, TextData
 from bibert.errors import BibertError
 
-MACHINE = {
-    "versions": {},
-    "commit": "abc",
-    "cpu": "a CPU",
-    "isa": "avx2",
-    "threads": 1,
-    "python": "3",
-    "date": "today",
-}
+MACHINE = {"versions": {}, "commit": "abc", "cpu": "a CPU", "isa": "avx2", "threads": 1, "python": "3", "date": "today"}
 
 
 def test_a_slow_moment_of_the_machine_hits_all_variants_of_a_round_and_cancels():
@@ -51,14 +43,8 @@ def a_front(*points):
 
 def a_point(name, correct, ratio):
     timing = {"median_ms": 0.5 * ratio, "best_ms": 0.5, "ratio": {"median": ratio, "low": ratio, "high": 2 * ratio}}
-    return {
-        "name": name,
-        "kind": "1 bit",
-        "correct": correct,
-        "shipped_bytes": 4_414_000,
-        "one": timing,
-        "batch": timing,
-    }
+    facts = {"name": name, "kind": "1 bit", "correct": correct, "shipped_bytes": 4_414_000}
+    return facts | {"one": timing, "batch": timing}
 
 
 def test_the_front_shows_accuracy_size_and_ratios_to_ours():

@@ -16,7 +16,6 @@ from bibert.data.encoding import (
     Collator,
     LengthGroupedSampler,
     batches_by_length,
-    check_length,
     encode,
     train_tokenizer,
 )
@@ -204,9 +203,3 @@ def test_an_unfilled_batch_comes_last():
     order = list(LengthGroupedSampler(lengths, 5, seed=0))
     runs = [sorted(order[start : start + 5]) for start in range(0, 20, 5)]
     assert sorted(runs) == [list(range(start, start + 5)) for start in range(0, 20, 5)]
-
-
-def test_sequences_longer_than_the_positions_are_refused():
-    check_length(512, 512)
-    with pytest.raises(RecipeError, match="max_length is 513, the model has 512 positions"):
-        check_length(513, 512)

@@ -50,11 +50,6 @@ def broken(classifier_folder, tmp_path):
     return shutil.copytree(classifier_folder, tmp_path / "broken")
 
 
-def edit_config(folder, **changes):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def refusal(folder, error=CheckpointError, **arguments):
     """The message of the error, which is one line that begins with the folder."""
     with pytest.raises(error) as caught:
@@ -130,7 +125,11 @@ def without(*names):
 
 
 def with_config(**changes):
-    return lambda folder: edit_config(folder, **changes)
+    def edit(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return edit
 
 
 def with_text(text):
@@ -146,7 +145,7 @@ def torn(share):
 
 
 def with_code(folder):
-    edit_config(folder, model_type="strange", auto_map={"AutoConfig": "evil.Config"})
+    with_config(model_type="strange", auto_map={"AutoConfig": "evil.Config"})(folder)
     (folder / "evil.py").write_text("raise SystemExit('ran')")
 
 
@@ -208,7 +207,7 @@ def test_a_damaged_folder_raises_with_the_facts(damage, says, broken):
 
 def test_only_a_new_head_may_be_missing(broken, encoder_folder):
     assert re.match("2 .*'classifier.bias'", refusal(encoder_folder))
-    edit_config(broken, num_hidden_layers=2)
+    with_config(num_hidden_layers=2)(broken)
     assert re.match("16 ", refusal(broken, label_names=("neg", "pos")))
 
 

@@ -133,13 +133,10 @@ def _packed(network: BiBertForSequenceClassification) -> PackedModel:
 def _new_network(random: torch.Generator, scheme: Scheme, shape: Mapping[str, int]) -> BiBertForSequenceClassification:
     network = BiBertForSequenceClassification(BiBertConfig(scheme=scheme.to_dict(), **shape)).eval()
     for module in network.modules():
-        _FILLERS.get(type(module).__name__, _leave)(module, random)
+        if fill := _FILLERS.get(type(module).__name__):
+            fill(module, random)
     _fill_thresholds(network, random)
     return network
-
-
-def _leave(module: nn.Module, random: torch.Generator) -> None:
-    pass
 
 
 def _normal(parameter: Tensor, random: torch.Generator, std: float, mean: float = 0.0) -> None:

@@ -56,10 +56,6 @@ def test_any_number_of_threads_gives_the_same_bits(threads, batch, pair, expecte
         assert_same_bits(engine.logits(**one), expected[5:6])
 
 
-def test_an_engine_with_default_threads_and_isa_gives_the_same_bits(batch, pair, expected, assert_same_bits):
-    assert_same_bits(Engine.from_packed(pair.packed).logits(**batch), expected)
-
-
 def test_every_layer_of_the_numpy_reference_has_the_bits_of_the_torch_trace(batch, pair):
     with torch.no_grad():
         theirs = pair.network(**{name: torch.from_numpy(array) for name, array in batch.items()}, trace=True).trace

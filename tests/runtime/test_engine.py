@@ -58,9 +58,11 @@ def test_the_logits_are_those_of_the_reference(packed, isa, dtype):
     assert engine.isa == isa
 
 
-def test_a_mask_may_be_boolean_and_none_means_no_padding(engine):
+def test_a_mask_may_be_boolean_and_none_means_no_padding_and_types_of_zero(engine):
     assert same_bits(engine.logits(IDS, MASK.astype(bool)), engine.logits(IDS, MASK))
     assert same_bits(engine.logits(IDS), engine.logits(IDS, np.ones_like(IDS), np.zeros_like(IDS)))
+    mixed = [Encoded(IDS[0]), Encoded(IDS[1], np.zeros(20, dtype=np.int32))]
+    assert same_bits(engine.logits_of(mixed), engine.logits(IDS[:2]))
 
 
 def test_masked_tokens_are_left_out_but_keep_their_places(engine, packed):
@@ -76,13 +78,6 @@ def test_ragged_sequences_give_what_padded_rows_give(engine):
     mask = (np.arange(20) < np.array(lengths)[:, None]).astype(int)
     ragged = [Encoded(IDS[row, :length], TYPES[row, :length]) for row, length in enumerate(lengths)]
     assert same_bits(engine.logits_of(ragged), engine.logits(IDS[:4], mask, TYPES[:4]))
-
-
-def test_a_sequence_without_token_types_has_zeros(engine):
-    plain = [Encoded(IDS[0]), Encoded(IDS[1])]
-    zeros = [Encoded(IDS[0], np.zeros(20, dtype=np.int32)), Encoded(IDS[1])]
-    assert same_bits(engine.logits_of(plain), engine.logits(IDS[:2]))
-    assert same_bits(engine.logits_of(zeros), engine.logits(IDS[:2]))
 
 
 @pytest.mark.parametrize("nothing", [[], np.empty((0, 20), dtype=int), np.empty((0, 0))])
