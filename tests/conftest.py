@@ -6,9 +6,7 @@ The tiny task is one that a two-layer model learns in seconds: which of two word
 import os
 import random
 import signal
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 # Before torch and tokenizers are imported by any test: they read these once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes; more threads make them slower
@@ -21,9 +19,6 @@ from hypothesis import settings
 
 from bibert.data.examples import Split, TextData
 
-if TYPE_CHECKING:
-    from bibert.training.recipe import Recipe
-
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 settings.register_profile("bibert", deadline=None)  # tests never assert on time
@@ -35,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def glue_folder() -> Path:
+def glue_folder():
     """GLUE's TSV files (SST-2/train.tsv, ...), which cannot be part of the repository."""
     folder = os.environ.get("BIBERT_GLUE")
     if not folder:
@@ -44,10 +39,10 @@ def glue_folder() -> Path:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path):
     """A function that writes a file and gives its path."""
 
-    def write_file(name: str, content: str | bytes) -> Path:
+    def write_file(name, content):
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
         return tmp_path / name
 
@@ -82,10 +77,10 @@ def tensors_of():
 
 
 @pytest.fixture(scope="session")
-def save_untrained() -> Callable[..., Path]:
+def save_untrained():
     """A function that writes a two-layer BERT with random weights, and a tokenizer of the words of `texts`."""
 
-    def save(folder: Path, texts: Iterable[str], **config: Any) -> Path:
+    def save(folder, texts, **config):
         import torch  # not every test needs it
 
         from bibert.data.encoding import train_tokenizer
@@ -103,7 +98,7 @@ def save_untrained() -> Callable[..., Path]:
     return save
 
 
-def _split(rows: int, seed: int, marks: tuple[str, ...]) -> Split:
+def _split(rows, seed, marks):
     rng = random.Random(seed)
     texts, labels = [], []
     for _ in range(rows):
@@ -116,7 +111,7 @@ def _split(rows: int, seed: int, marks: tuple[str, ...]) -> Split:
 
 
 @pytest.fixture(scope="session")
-def data() -> TextData:
+def data():
     """64 texts to train on, 24 to select by; two classes."""
     return TextData(
         name="good or bad",
@@ -129,10 +124,10 @@ def data() -> TextData:
 
 
 @pytest.fixture(scope="session")
-def scores() -> TextData:
+def scores():
     """The same with scores from 0 to 2 and a second text, as STS-B has."""
 
-    def paired(split: Split) -> Split:
+    def paired(split):
         return Split(split.texts, tuple(reversed(split.texts)), split.labels, split.origin)
 
     marks = ("bad", "fair", "good")
@@ -141,7 +136,7 @@ def scores() -> TextData:
 
 
 @pytest.fixture(scope="session")
-def start(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[..., Path]) -> Path:
+def start(tmp_path_factory, save_untrained):
     """An untrained two-layer BERT with its tokenizer."""
     texts = [" ".join([*WORDS, "bad", "fair", "good"])]
     folder = tmp_path_factory.mktemp("start") / "model"
@@ -149,7 +144,7 @@ def start(tmp_path_factory: pytest.TempPathFactory, save_untrained: Callable[...
 
 
 @pytest.fixture(scope="session")
-def teacher_recipe() -> "Recipe":
+def teacher_recipe():
     """Enough for the teacher to learn the task."""
     from bibert.training.recipe import Recipe
 
@@ -157,7 +152,7 @@ def teacher_recipe() -> "Recipe":
 
 
 @pytest.fixture(scope="session")
-def teacher(tmp_path_factory: pytest.TempPathFactory, start: Path, data: TextData, teacher_recipe: "Recipe") -> Path:
+def teacher(tmp_path_factory, start, data, teacher_recipe):
     """A fine-tuned teacher."""
     from bibert.training.teacher import finetune
 
@@ -167,7 +162,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory, start: Path, data: TextDat
 
 
 @pytest.fixture(scope="session")
-def weights_of() -> Callable[[Path], bytes]:
+def weights_of():
     """A function that reads the weights of a model folder as they are on the disk."""
     return lambda folder: (folder / "model.safetensors").read_bytes()
 

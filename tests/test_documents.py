@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 import shutil
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from bibert.cli.app import run
 from bibert.data.synthetic import make_reviews
+from bibert.nn.schemes import SCHEMES
+from bibert.training.recipe import Recipe, presets
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bibert"
@@ -156,3 +159,53 @@ def test_no_line_of_a_document_is_wider_than_a_screen(document):
     lines = enumerate(document.read_text(encoding="utf-8").splitlines(), start=1)
     wide = {number: line for number, line in lines if len(line) > MOST_COLUMNS and line[0] not in "|!<"}
     assert wide == {}
+
+
+# ---------------------------------------------------------------------------------------------- paper-to-code.md
+
+PAPER_TO_CODE = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
+CODE = re.compile(r"`([^`]+)`")
+
+
+def rows_of(section):
+    """The cells of every table row between one `##` heading and the next, without heads and rules."""
+    text = PAPER_TO_CODE.split(f"## {section}", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+ELEMENTS = [row for row in rows_of("1.") if row[-1].startswith("`")]
+WORDS = {"sign", "gold", "prediction", "released-*", "paper-*", "gelu_sign"}  # values of fields, keys of tables
+
+
+@pytest.mark.parametrize("row", ELEMENTS, ids=[row[0] for row in ELEMENTS])
+def test_every_element_of_the_paper_is_in_the_file_of_the_table(row):
+    names = CODE.findall(row[1])
+    assert names
+    assert set(names) <= names_in(PACKAGE / CODE.findall(row[-1])[0])
+
+
+def test_the_table_of_elements_is_read_whole():
+    assert len(ELEMENTS) > 40
+    assert ELEMENTS[0][1] == "`sign`"
+
+
+def test_every_default_in_the_document_is_the_default_of_the_recipe():
+    found = dict(re.findall(r"`Recipe\.(\w+) = ([^`]+)`", PAPER_TO_CODE))
+    defaults = {field.name: getattr(Recipe(), field.name) for field in fields(Recipe)}
+    assert len(found) > 12
+    assert {name: ast.literal_eval(value) for name, value in found.items()} == {name: defaults[name] for name in found}
+
+
+def test_every_choice_names_only_what_exists():
+    known = {name for file in PACKAGE.rglob("*.py") for name in names_in(file)} | WORDS | set(presets())
+    for row in rows_of("2.") + rows_of("3."):
+        for code in CODE.findall(row[-1]):
+            name = code.split(" = ")[0]
+            assert name in known, f"{row[0]}: {name}"
+
+
+def test_every_scheme_named_among_the_rivals_exists():
+    rivals = [row for row in rows_of("3.") if "bert" in row[0] or "baseline" in row[0]]
+    for pattern in (code for row in rivals for code in CODE.findall(row[0])):
+        assert any(re.fullmatch(pattern.replace("*", ".*"), name) for name in SCHEMES), pattern

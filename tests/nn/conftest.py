@@ -1,7 +1,5 @@
 """Tiny networks and batches for the tests of the network."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -29,10 +27,10 @@ def tokenizer():
 
 
 @pytest.fixture(scope="session")
-def new_model() -> Callable[..., BiBertForSequenceClassification]:
+def new_model():
     """A factory of random models in eval mode, in which biases and LayerNorms are random too."""
 
-    def make(seed: int = 0, **changes: object) -> BiBertForSequenceClassification:
+    def make(seed=0, **changes):
         torch.manual_seed(seed)
         model = BiBertForSequenceClassification(BiBertConfig(**SHAPE | changes))
         with torch.no_grad():
@@ -45,10 +43,10 @@ def new_model() -> Callable[..., BiBertForSequenceClassification]:
 
 
 @pytest.fixture(scope="session")
-def new_batch() -> Callable[..., dict[str, torch.Tensor]]:
+def new_batch():
     """A factory of random batches: rows of the given lengths, padded, the second half of each of token type 1."""
 
-    def make(lengths: tuple[int, ...], seed: int = 0, width: int | None = None) -> dict[str, torch.Tensor]:
+    def make(lengths, seed=0, width=None):
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(5, SHAPE["vocab_size"], (len(lengths), max(lengths)), generator=generator)
         ids = torch.nn.functional.pad(ids, (0, (width or max(lengths)) - max(lengths)))

@@ -1,11 +1,7 @@
 """A small tokenizer like BERT's, small packed models with random weights, and their files."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
@@ -21,10 +17,10 @@ SHAPE = PackedConfig(2, 40, 2, 20, 70, len(VOCABULARY), positions=64, token_type
 
 
 @pytest.fixture(scope="session")
-def new_tokenizer() -> Callable[..., Tokenizer]:
+def new_tokenizer():
     """A factory; what it is given goes to the normalizer."""
 
-    def make(added: tuple[AddedToken, ...] = (), **normalizer: Any) -> Tokenizer:
+    def make(added=(), **normalizer):
         numbers = {token: number for number, token in enumerate(VOCABULARY)}
         tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer(**normalizer)
@@ -42,15 +38,15 @@ def new_tokenizer() -> Callable[..., Tokenizer]:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(new_tokenizer: Callable[..., Tokenizer]) -> bytes:
+def tokenizer(new_tokenizer):
     return new_tokenizer().to_str().encode()
 
 
 @pytest.fixture(scope="session")
-def new_packed(tokenizer: bytes, tensors_of) -> Callable[..., PackedModel]:
+def new_packed(tokenizer, tensors_of):
     """A factory of models; what it is not given is small. Seed 5 tells the labels of a few words apart."""
 
-    def make(seed: int = 5, tokenizer: bytes = tokenizer, max_length: int = 32, **shape: Any) -> PackedModel:
+    def make(seed=5, tokenizer=tokenizer, max_length=32, **shape):
         config = replace(SHAPE, **shape)
         labels = ["negative", "neutral", "positive", *map(str, range(config.labels))][: config.labels]
         return PackedModel.from_tensors(config, labels, max_length, tensors_of(config, seed), tokenizer, {"seed": seed})
@@ -59,17 +55,17 @@ def new_packed(tokenizer: bytes, tensors_of) -> Callable[..., PackedModel]:
 
 
 @pytest.fixture(scope="session")
-def model_file(new_packed: Callable[..., PackedModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_file(new_packed, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "small.bibert"
     save(new_packed(), path)
     return path
 
 
 @pytest.fixture(scope="session")
-def with_tensors() -> Callable[..., PackedModel]:
+def with_tensors():
     """A function: the model with other values in some tensors, and parts that it did not have."""
 
-    def make(packed: PackedModel, changes: dict[str, np.ndarray], **config: Any) -> PackedModel:
+    def make(packed, changes, **config):
         tensors = {spec.name: packed.tensor(spec.name) for spec in packed.specs[:-1]} | changes
         shape = replace(packed.config, **config)
         return PackedModel.from_tensors(shape, packed.labels, packed.max_length, tensors, packed.tokenizer, {})
