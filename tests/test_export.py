@@ -57,14 +57,6 @@ def packed(student):
     return pack(student, ROWS, max_length=32)
 
 
-def network_logits(classifier, texts, pairs=None):
-    batch = classifier.tokenizer(
-        list(texts), pairs and list(pairs), truncation=True, max_length=32, padding=True, return_tensors="pt"
-    )
-    with torch.no_grad():
-        return classifier.model.eval()(**batch).logits.numpy()
-
-
 @pytest.mark.parametrize("pairs", [None, PAIRS], ids=["texts", "pairs"])
 def test_the_file_gives_the_bits_of_the_network_from_text_on(student, pairs, tmp_path):
     rows = replace(ROWS, pairs=pairs)
@@ -72,7 +64,10 @@ def test_the_file_gives_the_bits_of_the_network_from_text_on(student, pairs, tmp
     read = load(tmp_path / "student.bibert")
     encoder = TextEncoder(read.tokenizer, read.config.vocabulary, read.max_length)
     found = Engine.from_packed(read).logits_of(encoder.encode(rows.texts_or_pairs))
-    assert found.tobytes() == network_logits(student, TEXTS, pairs).tobytes()
+    options = {"truncation": True, "max_length": 32, "padding": True, "return_tensors": "pt"}
+    with torch.no_grad():
+        expected = student.model.eval()(**student.tokenizer(list(TEXTS), pairs and list(pairs), **options)).logits
+    assert found.tobytes() == expected.numpy().tobytes()
 
 
 def test_the_file_says_where_it_comes_from(student):

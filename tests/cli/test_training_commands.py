@@ -244,8 +244,3 @@ def test_two_processes_train_teacher_and_student_one_after_the_other():
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("dev accuracy") == 1
     assert Path("two/student/model/model.safetensors").is_file()
-
-
-def test_a_half_finished_output_folder_of_another_command_does_not_stop_a_new_run():
-    assert called("finetune train.csv -c ./nowhere -o again") != 0
-    assert called(f"{FINETUNE} -o again {SHORT} --set max_steps=5") == 0

@@ -17,7 +17,6 @@ from bibert.data.augment import (
     variants_of,
     vary,
 )
-from bibert.data.glue import load_glue_split
 from bibert.data.readers import Columns
 from bibert.data.tables import load_table
 from bibert.errors import DataError
@@ -146,30 +145,6 @@ def test_breaks_inside_a_text_become_spaces_and_quotes_stay(tmp_path):
     like = load_rows(tmp_path / "in.tsv", Columns())
     assert save_rows(tmp_path / "out.tsv", like, [rows]) == 1
     assert (tmp_path / "out.tsv").read_bytes() == b'text\tlabel\na b  "c" d\tx\n'
-
-
-GLUE_FILES = {
-    "SST-2": "sentence\tlabel\nthe film is dull \t0\n",
-    "CoLA": "gj04\t0\t*\tThe film dull.\n",
-    "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\tThe film.\tA dull film.\n",
-    "STS-B": "index\tsentence1\tsentence2\tscore\n0\tA film.\tA movie.\t4.25\n",
-    "RTE": "index\tsentence1\tsentence2\tlabel\n0\tA film.\tA movie.\tnot_entailment\n",
-    "QNLI": "index\tquestion\tsentence\tlabel\n0\tWhich film?\tThe dull one.\tentailment\n",
-    "QQP": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhich film?\tWhich movie?\t1\n",
-    "MNLI": "index\tsentence1\tsentence2\tgold_label\n0\tA film.\tA movie.\tneutral\n",
-}
-
-
-@pytest.mark.parametrize("task", GLUE_FILES)
-def test_an_augmented_glue_file_is_read_like_the_original(task, tmp_path):
-    (tmp_path / "train.tsv").write_text(GLUE_FILES[task])
-    file = load_rows(tmp_path / "train.tsv", Columns(), task)
-    written = save_rows(tmp_path / "augmented.tsv", file, augmented(file.rows))
-    old, new = (load_glue_split(task, tmp_path / name) for name in ("train.tsv", "augmented.tsv"))
-    assert len(new) == written > 2
-    assert new.texts[0] == old.texts[0]
-    assert set(new.labels) == set(old.labels)
-    assert (new.pairs is None) == (old.pairs is None)
 
 
 def test_a_row_without_a_label_is_named(tmp_path):

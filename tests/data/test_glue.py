@@ -3,7 +3,9 @@
 import datasets
 import pytest
 
+from bibert.data.augment import load_rows, save_rows
 from bibert.data.glue import TASKS, get_task, load_glue, load_glue_from_hub, load_glue_split
+from bibert.data.readers import Columns
 from bibert.errors import DataError
 
 MNLI_HEADER = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
@@ -81,6 +83,15 @@ def test_mismatched_dev_is_the_second_dev_file(folder):
 def test_another_training_file_can_be_named(folder):
     (folder / "RTE" / "train_augmented.tsv").write_text(FILES["RTE"].replace("first", "changed"))
     assert load_glue("rte", folder, "train_augmented.tsv").train.texts[0] == "changed text"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_augmentation_writes_is_read_like_its_own(name, folder):
+    file = load_rows(folder / name / "train.tsv", Columns(), name)
+    assert save_rows(folder / name / "twice.tsv", file, [[row, row] for row in file.rows]) == 4
+    once, twice = (load_glue_split(name, folder / name / f"{part}.tsv") for part in ("train", "twice"))
+    assert twice.texts_or_pairs == [row for row in once.texts_or_pairs for _ in range(2)]
+    assert twice.labels == tuple(label for label in once.labels for _ in range(2))
 
 
 def test_the_known_broken_rows_of_qqp_are_left_out_with_a_warning(folder, caplog):

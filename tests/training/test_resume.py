@@ -90,18 +90,17 @@ def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(checkpoint, t
     assert "checkpoint-20 is incomplete" in caplog.text
 
 
-def test_a_whole_checkpoint_is_used_and_nothing_is_said(checkpoint, tmp_path, caplog):
+def test_the_newest_whole_checkpoint_is_used_whatever_lies_in_it_and_beside_it(checkpoint, tmp_path, caplog):
     for step in (9, 10, 100):
         newest = checkpoint(step)
-    assert last_checkpoint(tmp_path) == newest
+    (newest / "notes.txt").write_text("mine")
+    others = [tmp_path / name for name in ("checkpoint-200.bak", "checkpoint-best", "result")]
+    for other in others:
+        other.mkdir()
     assert is_whole(newest)
+    assert last_checkpoint(tmp_path) == newest
+    assert all(other.is_dir() for other in others)
     assert caplog.text == ""
-
-
-def test_files_that_are_not_in_the_manifest_do_no_harm(checkpoint):
-    folder = checkpoint(10)
-    (folder / "notes.txt").write_text("mine")
-    assert is_whole(folder)
 
 
 def test_without_a_whole_checkpoint_there_is_none(checkpoint, tmp_path):
@@ -115,14 +114,6 @@ def test_a_checkpoint_can_be_torn_twice(checkpoint, tmp_path):
     for _ in range(2):
         TEARS["no optimizer"](checkpoint(10))
         assert last_checkpoint(tmp_path) is None
-
-
-def test_other_folders_are_not_taken_for_checkpoints(checkpoint, tmp_path):
-    for name in ("checkpoint-20.bak", "checkpoint-best", "result"):
-        (tmp_path / name).mkdir()
-    newest = checkpoint(10)
-    assert last_checkpoint(tmp_path) == newest
-    assert (tmp_path / "checkpoint-best").is_dir()
 
 
 def test_a_checkpoint_whose_best_model_was_damaged_is_not_used(checkpoint, tmp_path):

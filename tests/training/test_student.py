@@ -21,8 +21,10 @@ def frozen(start):
     return FrozenTeacher(load_classifier(start, overrides=rates).model)
 
 
-def test_the_teacher_takes_no_gradient(frozen):
+def test_the_teacher_takes_no_gradient_and_has_a_trace_only_on_request(frozen):
     output = frozen(INPUTS, trace=True)
+    assert len(output.trace.layers) == 2
+    assert frozen(INPUTS, trace=False).trace is None
     assert not output.logits.requires_grad
     assert not any(state.requires_grad for state in output.trace.hidden_states)
     assert not any(parameter.requires_grad for parameter in frozen.model.parameters())
@@ -34,11 +36,6 @@ def test_the_teacher_never_drops_in_any_mode(frozen):
         frozen.model.train()
         assert torch.equal(frozen(INPUTS, trace=False).logits, expected)
         assert not frozen.model.training
-
-
-def test_the_teacher_has_a_trace_only_on_request(frozen):
-    assert frozen(INPUTS, trace=False).trace is None
-    assert len(frozen(INPUTS, trace=True).trace.layers) == 2
 
 
 @pytest.mark.parametrize(
