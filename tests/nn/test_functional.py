@@ -55,7 +55,9 @@ def test_gradient_of_gelu_sign_equals_that_of_sign_after_gelu():
 
 
 NORMAL = torch.randn(7, 33, generator=torch.Generator().manual_seed(1)) + 0.2
-WEIGHTS = {"inside the window": 0.05 * NORMAL, "partly outside": 1.5 * NORMAL, "all equal": torch.full((7, 33), -0.25)}
+EDGE = torch.tensor([1.0, -1.0, 2.0, -2.0] * 8 + [0.0]).expand(7, 33)
+WEIGHTS = {"inside the window": 0.05 * NORMAL, "partly outside": 1.5 * NORMAL, "on its edge": EDGE}
+WEIGHTS |= {"all equal": torch.full((7, 33), -0.25)}
 
 
 @pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS)
@@ -65,10 +67,11 @@ def test_rows_are_binarized_around_their_mean_and_alpha_takes_no_gradient(weight
     assert quantized.scale.shape == (7, 1)
     np.testing.assert_allclose(quantized.scale[:, 0].numpy(), np.abs(exact).mean(1), rtol=1e-6)
     assert np.array_equal(quantized.levels.numpy(), np.where(exact - exact.mean(1, keepdims=True) >= 0, 1, -1))
+    assert not fn.binarize_rows(weight.clone().requires_grad_()).scale.requires_grad
     upstream = torch.randn(7, 33, generator=torch.Generator().manual_seed(2))
     found = gradient_of(lambda w: fn.dequantize(fn.binarize_rows(w)), weight, upstream)
     inside = ((weight - weight.mean(1, keepdim=True)).abs() <= 1).float()
-    assert bool(inside.all()) == (weight is not WEIGHTS["partly outside"])
+    assert inside.all() == (weight.abs().max() <= 1)
     expected = inside * upstream - (inside * upstream).mean(1, keepdim=True)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(found.sum(1), torch.zeros(7), atol=1e-5, rtol=0)
