@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bibert.nn.packable import FFN_LEVELS, ffn_levels, why_not_packable
-from bibert.nn.schemes import SCHEMES, TWO_STAGES_TWICE, get_scheme
+from bibert.nn.schemes import SCHEDULES, SCHEMES, get_scheme
 from bibert.packed import schema
 
 
@@ -54,4 +54,6 @@ def test_the_reason_is_the_first_thing_the_file_cannot_hold(name, reason):
 
 
 def test_a_split_scheme_cannot_be_packed():
-    assert "sum of two" in why_not_packable(replace(SCHEMES["bibert"], split=True, schedule=TWO_STAGES_TWICE))
+    assert "sum of two" in why_not_packable(
+        replace(SCHEMES["bibert"], split=True, schedule=SCHEDULES["two_stages_twice"])
+    )
