@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import bibert
+from bibert.data import MAX_LENGTH
 from bibert.data.encoding import Collator, EncodedRow, batches_by_length, check_length, encode
-from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.examples import Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import print_metrics, say
-from bibert.cli.data_options import DataOptions
 from bibert.cli.options import (
+    DataOptions,
     Json,
     Output,
     ProbeEvery,

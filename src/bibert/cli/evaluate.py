@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from bibert.cli.console import print_metrics, say, tracked
-from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import PACKED, Json, require_torch, with_option_groups
+from bibert.cli.options import (
+    PACKED,
+    EvaluationOptions,
+    Json,
+    MaxLength,
+    require_torch,
+    usual_length,
+    with_option_groups,
+)
 from bibert.errors import BibertError
 from bibert.models import SUFFIX
 from bibert.nn import network_folder

@@ -8,8 +8,16 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
-from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, check_output, option, require_torch, with_option_groups
+from bibert.cli.options import (
+    EvaluationOptions,
+    Json,
+    MaxLength,
+    check_output,
+    option,
+    require_torch,
+    usual_length,
+    with_option_groups,
+)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import print_metrics, say
-from bibert.cli.data_options import DataOptions
 from bibert.cli.options import (
     Checkpoint,
+    DataOptions,
     Json,
     Output,
     ProbeEvery,

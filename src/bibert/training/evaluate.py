@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bibert.data import MAX_LENGTH
 from bibert.data.encoding import Batch, Collator, batches_by_length, encode
-from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.examples import Split
 from bibert.data.metrics import score
 from bibert.errors import DataError
 from bibert.nn.checkpoint import Classifier

@@ -38,18 +38,10 @@ def finetune(
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Fine-tune any BERT checkpoint on `data`; resume if `output` holds the same run, killed.
+    """Fine-tune a BERT on `data`; return the dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
 
-    Args:
-        checkpoint: a folder or a name on the Hub.
-        data: labelled texts.
-        output: the run folder; the model is saved in its `model/`.
-        recipe: every hyper-parameter.
-        callbacks: passed to the Trainer, for progress.
-        arguments: changes to the Trainer's arguments, such as `report_to`.
-
-    Returns:
-        The dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
+    `checkpoint` is a folder or a name on the Hub. The model is saved in the run folder `output`, in `model/`; if
+    `output` holds the same run, killed, training resumes. `arguments` change those of the Trainer, such as `report_to`.
 
     Raises:
         RecipeError: the recipe has distillation terms.
