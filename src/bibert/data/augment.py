@@ -54,11 +54,6 @@ class AugmentConfig:
             raise DataError(f"augmentation: probability is {self.probability}, must be above 0 and at most 1")
 
 
-def variants_of(task: str | None) -> int:
-    """How many variants TinyBERT makes for a GLUE task; without a task, the number of its paper."""
-    return DEFAULT_VARIANTS if task is None else get_task(task).variants
-
-
 @dataclass(frozen=True)
 class LabelledText:
     """One row: a text, the second text of a pair or None, and the label as the file writes it."""

@@ -5,26 +5,21 @@ columns (`tables`); prediction labels them as they pass (`runtime.tables`). Byte
 """
 
 import csv
-import difflib
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, is_plain, reading, shown
-from bibert.errors import DataError, one_line, require_extra
+from bibert.errors import DataError, did_you_mean, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
-DELIMITERS = MappingProxyType({",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"})
-FORMAT_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
-    {".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-)
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -79,9 +74,7 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
 def _find_named(name: str, names: Sequence[str], top: str) -> str:
     found = name if name in names else _first_known([name.lower()], names)
     if name and not found:
-        close = difflib.get_close_matches(name, names, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else "name one that is there"
-        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {remedy}")
+        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {did_you_mean(name, names)}")
     return found
 
 
@@ -345,9 +338,9 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-FORMATS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
-    {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
-)
+Formats = Mapping[str, type[Reader]]
+FORMATS: Formats = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
+FORMAT_OF_SUFFIX: Mapping[str, str] = {**{f".{name}": name for name in FORMATS}, ".ndjson": "jsonl"}
 
 
 def format_of(path: Path, remedy: str = "") -> str:

@@ -115,15 +115,6 @@ TERMS: Mapping[str, Term] = {
 }
 
 
-def check_weights(weights: Mapping[str, float]) -> None:
-    """Raise a `RecipeError` for a term that does not exist or a weight below 0."""
-    for name, weight in weights.items():
-        if name not in TERMS:
-            raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
-        if not 0 <= weight < math.inf:
-            raise RecipeError(f"the weight of the distillation term {name!r} is {weight}; must be a number from 0 up")
-
-
 @dataclass(frozen=True)
 class LossTerms:
     """The loss of one batch, term by term; `total` is minimized."""
@@ -141,12 +132,14 @@ class Objective:
     mask_padding: bool = True  # the released code counts padding
 
     def __post_init__(self) -> None:
-        check_weights(self.weights)
+        for name, weight in self.weights.items():
+            if name not in TERMS:
+                raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
+            if not 0 <= weight < math.inf:
+                raise RecipeError(f"the weight of the distillation term {name!r} is {weight}, must be from 0 up")
         object.__setattr__(self, "weights", {name: weight for name, weight in self.weights.items() if weight})
         if not self.weights:
-            raise RecipeError(
-                "every distillation term has weight 0, so the student would learn nothing; give one a weight"
-            )
+            raise RecipeError("every distillation term has weight 0, so nothing would be learned; give one a weight")
 
     @property
     def needs_trace(self) -> bool:

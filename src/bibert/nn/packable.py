@@ -4,35 +4,30 @@
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.nn.schemes import ONE_BIT, Scheme
 from bibert.packed.schema import PackedConfig
 
-CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "vocabulary": "vocab_size",
-        "positions": "max_position_embeddings",
-        "token_types": "type_vocab_size",
-    }
-)
+CONFIG_KEYS: Mapping[str, str] = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "positions": "max_position_embeddings",
+    "token_types": "type_vocab_size",
+}
 
 # Activation before and quantizer of the second FFN layer's input, and its levels in a packed file. `sign` and `bool`
 # can be packed only without an activation: the sign of a computed GELU or ReLU is not the sign of its input.
-FFN_LEVELS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        ("gelu", "gelu_sign"): "sign",
-        ("linear", "sign"): "sign",
-        ("linear", "bool"): "bool",
-        ("linear", "levels"): "bool",
-    }
-)
+FFN_LEVELS: Mapping[tuple[str, str], str] = {
+    ("gelu", "gelu_sign"): "sign",
+    ("linear", "sign"): "sign",
+    ("linear", "bool"): "bool",
+    ("linear", "levels"): "bool",
+}
 
 
 def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> PackedConfig:

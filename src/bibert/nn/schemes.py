@@ -54,47 +54,38 @@ SIGNED = ("activation", *UNSIGNED)
 LEVEL_BITS = range(2, 5, 2)  # the dial
 FLOAT, ONE, TWO, ANY = range(FLOAT_BITS, FLOAT_BITS + 1), range(1, 2), range(2, 3), range(1, 9)
 AT_LEAST_TWO = range(2, 9)  # levels up to ±(2^(bits-1) - 1), which is 0 for one bit
-QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
-    {
-        "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
-        "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
-        "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
-        "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
-        "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
-        "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
-        "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
-        "affine": Quantizer(ANY, ("embedding", *SIGNED)),
-        "group_affine": Quantizer(ANY, ("weight",)),
-        "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
-        "lsq_unsigned": Quantizer(ANY, UNSIGNED),
-        "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
-        "asym": Quantizer(ONE, ("softmax",)),
-        "mean": Quantizer(ONE, ("softmax",)),
-        "quantile": Quantizer(ONE, ("softmax",)),
-    }
-)
+QUANTIZERS: Mapping[str, Quantizer] = {
+    "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
+    "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
+    "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
+    "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
+    "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
+    "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
+    "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
+    "affine": Quantizer(ANY, ("embedding", *SIGNED)),
+    "group_affine": Quantizer(ANY, ("weight",)),
+    "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
+    "lsq_unsigned": Quantizer(ANY, UNSIGNED),
+    "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
+    "asym": Quantizer(ONE, ("softmax",)),
+    "mean": Quantizer(ONE, ("softmax",)),
+    "quantile": Quantizer(ONE, ("softmax",)),
+}
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
-QUANTIZER_FIELDS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
-    {
-        "weight": "weight",
-        "embedding": "embedding",
-        "activation": "activation",
-        "ffn_input": "activation",
-        "attention": "activation",
-    }
-)
-VALUES: Mapping[str, tuple[str | int, ...]] = MappingProxyType(  # the fields that take one of several other values
-    {
-        "normalizer": ("softmax", "none"),
-        "ffn_activation": ("gelu", "relu", "linear"),
-        "split": (False, True),
-        "score_thresholds": (False, True),
-        "gain": ("none", "layer", "row"),
-        "scaled_context": (False, True),
-        "attention_bits": (0, *LEVEL_BITS),
-    }
-)
-SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})
+QUANTIZER_FIELDS: Mapping[str, str] = {  # the fields that name a quantizer, and whose bits it has
+    **{part: part for part in ("weight", "embedding", "activation")},
+    **dict.fromkeys(("ffn_input", "attention"), "activation"),
+}
+VALUES: Mapping[str, tuple[str | int, ...]] = {  # the fields that take one of several other values
+    "normalizer": ("softmax", "none"),
+    "ffn_activation": ("gelu", "relu", "linear"),
+    "split": (False, True),
+    "score_thresholds": (False, True),
+    "gain": ("none", "layer", "row"),
+    "scaled_context": (False, True),
+    "attention_bits": (0, *LEVEL_BITS),
+}
+SUBSETS: Mapping[str, tuple[str, ...]] = {"thresholds": SITES, "kept": STRUCTURES}
 
 
 @dataclass(frozen=True)
@@ -108,9 +99,9 @@ class Stage:
 
 
 _TABLES = tomllib.loads(resources.files("bibert.nn").joinpath("schemes.toml").read_text(encoding="utf-8"))
-SCHEDULES: Mapping[str, tuple[Stage, ...]] = MappingProxyType(
-    {name: tuple(Stage(**stage) for stage in stages) for name, stages in _TABLES["schedules"].items()}
-)
+SCHEDULES: Mapping[str, tuple[Stage, ...]] = {
+    name: tuple(Stage(**stage) for stage in stages) for name, stages in _TABLES["schedules"].items()
+}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ tensors of 32-bit numbers, then the tokenizer. docs/packed-format.md, section 4,
 import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, fields
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +15,17 @@ from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
 
 # Upper limits of the config. The native library has the same limits (native/include/bibert.h).
-LIMITS: Mapping[str, int] = MappingProxyType(
-    {
-        "layers": 48,
-        "hidden": 4096,
-        "heads": 256,
-        "head_size": 64,
-        "intermediate": 16384,
-        "vocabulary": 2**20,
-        "positions": 8192,
-        "token_types": 64,
-        "labels": 65536,
-    }
-)
+LIMITS: Mapping[str, int] = {
+    "layers": 48,
+    "hidden": 4096,
+    "heads": 256,
+    "head_size": 64,
+    "intermediate": 16384,
+    "vocabulary": 2**20,
+    "positions": 8192,
+    "token_types": 64,
+    "labels": 65536,
+}
 MOST_INNER = 4096  # heads · head_size: a row of queries, keys or values
 
 # LayerNorm's statistics are integers on a fixed-point grid (docs/numeric-contract.md, rule 7; kernels.h has them too).
@@ -43,9 +40,8 @@ DIAL = (2, 4)  # bits of activations with more than one; the schema then has edg
 
 TOKENIZER = "tokenizer"
 # The types of tensors, by their names in safetensors.
-DTYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
-    {"U64": np.dtype("<u8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
-)
+_CODES = {"U64": "<u8", "F32": "<f4", "I32": "<i4", "U8": "u1"}
+DTYPES: Mapping[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
-from bibert.distill.objective import Objective, check_weights, match_layers
+from bibert.distill.objective import TERMS, Objective, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
@@ -183,14 +183,13 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
     Raises:
         RecipeError: a term does not exist, no stage has it, or every term of a stage has weight 0.
     """
-    check_weights(recipe.weights)
     objectives: dict[str, Objective] = {}
     used: set[str] = set()
     for stage in scheme.schedule:
         weights = dict(recipe.weights)
         if len(scheme.schedule) > 1:
             terms = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
-            weights = {name: weight for name, weight in weights.items() if name in terms}
+            weights = {name: weight for name, weight in weights.items() if name in terms or name not in TERMS}
         used |= weights.keys()
         objectives[stage.name] = Objective({**stage.terms, **weights}, recipe.norm_scope, recipe.mask_padding)
     for name in [name for name in recipe.weights if name not in used]:
