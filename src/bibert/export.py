@@ -69,13 +69,10 @@ def pack(
     max_length: int = MAX_LENGTH,
     about: Mapping[str, Any] | None = None,
 ) -> PackedModel:
-    """Pack a trained student of a 1-1-1 scheme with Bi-Attention, and check it against the network.
+    """Pack a trained student of a packable scheme, and verify it on `rows` of texts, best from the dev set.
 
-    Args:
-        classifier: the student with its tokenizer.
-        rows: texts to check on, best from the dev set; rows of random tokens are always checked.
-        max_length: tokens of the longest input of the packed model; longer ones are truncated.
-        about: where the model comes from, as plain JSON values; scheme, version and checked rows are added.
+    The packed model truncates inputs after `max_length` tokens. `about` says where it comes from, as plain JSON values;
+    scheme, version and number of verified rows are added.
 
     Example:
         >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)

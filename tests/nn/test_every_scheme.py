@@ -56,7 +56,7 @@ def train(student, teacher, stage: Stage, batch) -> Course:
         taught = teacher(**texts, trace=True)
     optimizer = torch.optim.Adam(student.train().parameters(), lr=1e-3)
     for _ in range(STEPS):
-        loss = objective(student(**texts, trace=objective.needs_trace), taught, batch["labels"], match).total
+        loss = objective(student(**texts, trace=objective.reads("trace")), taught, batch["labels"], match).total
         optimizer.zero_grad()
         loss.backward()
         course.note(loss, student)
@@ -66,7 +66,7 @@ def train(student, teacher, stage: Stage, batch) -> Course:
 
 def untaught(name: str, stage: Stage) -> bool:
     """Whether the objective cannot reach a parameter."""
-    if not Objective(stage.terms).reaches_logits and name.startswith(HEAD):
+    if not Objective(stage.terms).reads("logits") and name.startswith(HEAD):
         return True
     # A key bias shifts all scores of a row alike, which a softmax does not see; only these terms look before it.
     return name.endswith("key.bias") and not {"attention", "dmd_key"} & set(stage.terms)

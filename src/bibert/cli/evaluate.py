@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from bibert.cli import options
 from bibert.cli.console import print_metrics, say, tracked
-from bibert.cli.options import (
-    PACKED,
-    EvaluationOptions,
-    Json,
-    MaxLength,
-    require_torch,
-    usual_length,
-    with_option_groups,
-)
 from bibert.errors import BibertError
 from bibert.models import SUFFIX
 from bibert.nn import network_folder
@@ -34,12 +26,12 @@ class Evaluated(NamedTuple):
     metrics: "Callable[[Split, Sequence[str]], dict[str, float]]"
 
 
-@with_option_groups
+@options.with_option_groups
 def evaluate(
-    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {PACKED}")],
-    data: EvaluationOptions,
-    max_length: MaxLength = None,
-    json: Json = False,
+    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {options.PACKED}")],
+    data: options.EvaluationOptions,
+    max_length: options.MaxLength = None,
+    json: options.Json = False,
 ) -> None:
     """Evaluate a trained model on the dev set of a task, or on every row of a file.
 
@@ -65,14 +57,14 @@ def evaluate(
 
 
 def _network(folder: Path, max_length: int | None) -> Evaluated:
-    require_torch("bibert evaluate with a model folder")
+    options.require_torch("bibert evaluate with a model folder")
     from bibert.nn.checkpoint import load_classifier
     from bibert.training.evaluate import evaluate as evaluate_network
     from bibert.training.provenance import provenance
 
     classifier = load_classifier(folder)
     recipe, positions = provenance(folder).get("recipe", {}), classifier.model.config.max_position_embeddings
-    longest = min(max_length or usual_length(recipe, positions), positions)
+    longest = min(max_length or options.usual_length(recipe, positions), positions)
 
     def metrics(split: "Split", names: Sequence[str]) -> dict[str, float]:
         return evaluate_network(classifier, split, names, longest, watch=partial(tracked, title="evaluating"))

@@ -211,9 +211,7 @@ def _read_text(path: Path, limit: int) -> tuple[list[str], npt.NDArray[np.float3
         try:
             vectors.append(np.fromiter(map(float, numbers), np.float32, width))
         except ValueError as error:
-            raise DataError(
-                f"{path}:{number}: expected a word and {width} numbers ({error}); is it a GloVe file?"
-            ) from None
+            raise DataError(f"{path}:{number}: not a word and {width} numbers ({error}); is it GloVe?") from None
         words.append(word)
         if len(words) == limit:
             break
@@ -252,9 +250,7 @@ def _read_only_text_column(path: Path) -> list[str]:
     columns = read_table(path).columns
     texts = [column for column in columns.values() if all(isinstance(cell, str) for cell in column)]
     if len(texts) != 1:
-        raise DataError(
-            f"{path}: has {len(texts)} columns of text among {', '.join(columns)}; one with the words is needed"
-        )
+        raise DataError(f"{path}: has {len(texts)} columns of text among {', '.join(columns)}; one is needed")
     return [str(cell) for cell in texts[0]]
 
 

@@ -106,9 +106,7 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     """Turn texts into token ids, cut to `max_length`; integer labels into int64 ids, others into float32 scores."""
     special = tokenizer.num_special_tokens_to_add(pair=split.pairs is not None)
     if max_length <= special:
-        raise RecipeError(
-            f"max_length is {max_length}, but special tokens alone take {special}; set it to {special + 1} or more"
-        )
+        raise RecipeError(f"max_length is {max_length}, but special tokens take {special}; set at least {special + 1}")
     ids: list[npt.NDArray[np.int32]] = []
     types: list[npt.NDArray[np.int8]] = []
     lengths: list[int] = [0]
@@ -202,6 +200,4 @@ class LengthGroupedSampler(Sampler[int]):
 def check_length(max_length: int, positions: int) -> None:
     """Raise `RecipeError` for sequences longer than the model's position embedding."""
     if max_length > positions:
-        raise RecipeError(
-            f"max_length is {max_length}, the model has {positions} positions; set max_length to {positions} or less"
-        )
+        raise RecipeError(f"max_length is {max_length}, the model has {positions} positions; set at most {positions}")

@@ -349,9 +349,8 @@ def format_of(path: Path, remedy: str = "") -> str:
         raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
     if suffix_of(path) not in FORMAT_OF_SUFFIX:
         known = ", ".join(FORMAT_OF_SUFFIX)
-        raise DataError(
-            f"{path}: the suffix shows no known format; give it a name ending in {known}, or that and .gz{remedy}"
-        )
+        remedy = f"give it a name ending in {known}, or that and .gz{remedy}"
+        raise DataError(f"{path}: the suffix shows no known format; {remedy}")
     return FORMAT_OF_SUFFIX[suffix_of(path)]
 
 

@@ -104,9 +104,7 @@ def table_of_dataset(dataset: "Dataset", origin: str) -> Table:
         raise DataError(f"{origin}: has no row; check the filter or the split it came from")
     plain = dataset.with_format()
     columns: dict[str, Sequence[object]] = {name: list(plain[name]) for name in plain.column_names}
-    class_names = {
-        name: tuple(feature.names) for name, feature in dataset.features.items() if hasattr(feature, "names")
-    }
+    class_names = {name: tuple(kind.names) for name, kind in dataset.features.items() if hasattr(kind, "names")}
     for name, names in class_names.items():
         columns[name] = [names[id_] if isinstance(id_, int) and id_ >= 0 else None for id_ in columns[name]]
     return Table(origin, columns, class_names=class_names)
@@ -244,9 +242,7 @@ def texts_of(table: Table, column: str) -> tuple[str, ...]:
             problem = f"empty text in column {column!r}; fill it in or remove the row"
         elif not isinstance(cell, str):
             kind = type(cell).__name__
-            problem = (
-                f"column {column!r} holds a value of type {kind}, not a text; name another column or write strings"
-            )
+            problem = f"column {column!r} holds a value of type {kind}, not a text; name another one or write strings"
         elif not cell.isascii() and HALF_SURROGATE.search(cell):
             problem = f"column {column!r} holds half a surrogate pair; write the text again"
         if problem:
@@ -295,9 +291,7 @@ def classes_of(table: Table, column: str, *, regression: bool | None = None) -> 
         )
     present = set(labels)
     if len(present) == 1:
-        raise DataError(
-            f"{table.origin}: all {len(labels)} rows have the label {shown(present)}; two classes are needed"
-        )
+        raise DataError(f"{table.origin}: all {len(labels)} rows have the label {shown(present)}; two are needed")
     if len(present) > 2 and len(present) * MIN_ROWS_PER_CLASS > len(labels):
         raise DataError(
             f"{table.origin}: {len(present)} different labels in {len(labels)} rows, fewer than {MIN_ROWS_PER_CLASS} "

@@ -141,27 +141,16 @@ class Objective:
         if not self.weights:
             raise RecipeError("every distillation term has weight 0, so nothing would be learned; give one a weight")
 
-    @property
-    def needs_trace(self) -> bool:
-        """Whether any term reads the traces."""
-        return any(TERMS[name].trace for name in self.weights)
-
-    @property
-    def reaches_logits(self) -> bool:
-        """Whether pooler and classifier get a gradient."""
-        return any(TERMS[name].logits for name in self.weights)
-
-    @property
-    def needs_teacher(self) -> bool:
-        """Whether any term reads the teacher."""
-        return any(TERMS[name].teacher for name in self.weights)
+    def reads(self, part: str) -> bool:
+        """Whether any term reads a part of the lesson: `trace`, `logits` (of the student) or `teacher`."""
+        return any(getattr(TERMS[name], part) for name in self.weights)
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
         assert student.logits is not None
         assert teacher.logits is not None
         layers, states, mask = [], [], torch.ones_like(student.logits[:, :1])
-        if self.needs_trace:
+        if self.reads("trace"):
             mine, theirs = student.trace, teacher.trace
             assert mine is not None
             assert theirs is not None

@@ -40,12 +40,10 @@ class Classifier:
 def load_classifier(
     checkpoint: str | Path, label_names: Sequence[str] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Classifier:
-    """Load any BERT checkpoint: a bare encoder, a Hugging Face classifier, or one of our own.
+    """Load any BERT from a folder, a run folder or the Hub: a bare encoder, a classifier, or one of our own.
 
-    Args:
-        checkpoint: a folder, a run folder around one, or a name on the Hub.
-        label_names: the labels of the data; () for regression; None keeps the checkpoint's own.
-        overrides: values of the configuration to change, such as dropout rates.
+    `label_names` are the labels of the data, () for regression; None keeps the checkpoint's own. `overrides` change
+    values of the configuration, such as dropout rates.
     """
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
@@ -115,7 +113,11 @@ def _label_names(config: BiBertConfig) -> tuple[str, ...]:
 
 
 def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> BiBertForSequenceClassification:
-    _refuse_pickle(Path(checkpoint))
+    folder = Path(checkpoint)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")):
+        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+        found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
+        raise CheckpointError(f"{folder}: needs model.safetensors, found {found}; convert it with save_pretrained")
     try:
         with without_notices():  # a missing classifier is expected and checked below
             model, info = BiBertForSequenceClassification.from_pretrained(
@@ -134,16 +136,6 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
         if not value.isfinite().all():
             raise NumericError(f"{checkpoint}: {name!r} contains NaN or infinity; its training has diverged")
     return model  # type: ignore[no-any-return]
-
-
-def _refuse_pickle(folder: Path) -> None:
-    if not folder.is_dir() or any(folder.glob("*.safetensors")):
-        return
-    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-    found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
-    raise CheckpointError(
-        f"{folder}: needs model.safetensors, found {found}; convert it with model.save_pretrained(folder)"
-    )
 
 
 def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:

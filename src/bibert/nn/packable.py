@@ -39,9 +39,7 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head_size = config.get("attention_head_size")
     if head_size is None and hidden % heads:
-        raise CheckpointError(
-            f"{heads} heads cannot share a hidden size of {hidden} evenly; choose a multiple of the heads"
-        )
+        raise CheckpointError(f"{heads} heads cannot share a hidden size of {hidden} evenly; choose a multiple")
     parts: dict[str, Any] = {}
     if scheme is not None:
         parts = {"thresholds": scheme.thresholds, "score_thresholds": scheme.score_thresholds}
@@ -62,7 +60,7 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
 
 def why_not_packable(scheme: Scheme) -> str | None:
     """The first reason why a packed file cannot hold the scheme, as the end of a sentence; None if it can."""
-    ffn, weights = _ffn(scheme), {scheme.weight, scheme.embedding}
+    ffn, weights = (scheme.ffn_activation, scheme.ffn_quantizer), {scheme.weight, scheme.embedding}
     reasons = (
         (bool(scheme.kept), f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits"),
         (scheme.split, "every weight is the sum of two, the file holds one"),
@@ -82,8 +80,4 @@ def why_not_packable(scheme: Scheme) -> str | None:
 
 def ffn_levels(scheme: Scheme) -> str:
     """The levels of the second FFN layer's input in the file of a packable scheme: `packed.schema.FFN_LEVELS`."""
-    return FFN_LEVELS[_ffn(scheme)]
-
-
-def _ffn(scheme: Scheme) -> tuple[str, str]:
-    return scheme.ffn_activation, scheme.ffn_quantizer
+    return FFN_LEVELS[scheme.ffn_activation, scheme.ffn_quantizer]

@@ -86,9 +86,7 @@ class PackedConfig:
             raise ModelFileError(f"config: ffn_levels is {self.ffn_levels!r}, must be one of {list(FFN_LEVELS)}")
         bits = (self.activation_bits, self.attention_bits)
         if bits != (1, 1) and not all(type(one) is int and one in DIAL for one in bits):
-            raise ModelFileError(
-                f"config: activation_bits and attention_bits are {bits}, both must be 1, or each 2 or 4"
-            )
+            raise ModelFileError(f"config: activation_bits, attention_bits are {bits}, both must be 1, or each 2 or 4")
         parts = (self.thresholds, self.score_thresholds, self.ffn_levels)
         if self.has_levels and parts != ((), False, "bool"):
             raise ModelFileError(

@@ -69,9 +69,7 @@ class Engine:
 
     def __init__(self, config: PackedConfig, model: NativeModel, threads: int = 0) -> None:
         if type(threads) is not int or not 0 <= threads <= MOST_THREADS:
-            raise EngineError(
-                f"threads is {threads!r}, must be a whole number from 0 (one for each CPU) to {MOST_THREADS}"
-            )
+            raise EngineError(f"threads is {threads!r}, must be a whole number from 0 (one per CPU) to {MOST_THREADS}")
         self.config = config
         self.isa = model.isa
         self.threads = threads

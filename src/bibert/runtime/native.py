@@ -86,10 +86,8 @@ class NativeModel:
         self._library = library()
         self._labels = config.labels
         self._pointer = ctypes.c_void_p()
-        name, pointer = isa and isa.encode(), ctypes.byref(self._pointer)
-        self._check(
-            self._library.bibert_model_create(_as_struct(config), weights.ctypes.data, weights.size, name, pointer)
-        )
+        arguments = (weights.ctypes.data, weights.size, isa and isa.encode(), ctypes.byref(self._pointer))
+        self._check(self._library.bibert_model_create(_as_struct(config), *arguments))
         finalizer = weakref.finalize(self, self._library.bibert_model_destroy, self._pointer)
         finalizer.atexit = False  # a thread may still be computing then, and the system frees the memory anyway
         self.isa: str = self._library.bibert_model_isa(self._pointer).decode()
@@ -122,13 +120,9 @@ def library() -> ctypes.CDLL:
         loaded.bibert_abi_version.restype = ctypes.c_uint32
         version = loaded.bibert_abi_version()
     except (OSError, AttributeError) as error:
-        raise EngineError(
-            f"{path}: is not a library that runs here ({one_line(error)}); install bibert again"
-        ) from error
+        raise EngineError(f"{path}: is no library that runs here ({one_line(error)}); install bibert again") from error
     if version not in (ABI_VERSION - 1, ABI_VERSION):  # the older one runs 1-bit models
-        raise EngineError(
-            f"{path}: has version {version} of the C API, this bibert needs {ABI_VERSION}; install bibert again"
-        )
+        raise EngineError(f"{path}: has version {version} of the C API, not {ABI_VERSION}; install bibert again")
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

@@ -270,9 +270,7 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     )
     processes = arguments.world_size * max(arguments.n_gpu, 1)
     if recipe.batch_size % processes:
-        raise RecipeError(
-            f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes that share it"
-        )
+        raise RecipeError(f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes")
     if arguments.n_gpu > 1 and recipe.precision != "float32":  # DataParallel would compute in float16
         raise RecipeError(
             f"recipe: precision is {recipe.precision}, but one process would use {arguments.n_gpu} GPUs; start one "

@@ -60,11 +60,11 @@ class DistillTrainer(BertTrainer):
             outputs = model(**inputs)
             return (outputs.loss, outputs) if return_outputs else outputs.loss
         texts = {name: value for name, value in inputs.items() if name != "labels"}
-        trace = self.objective.needs_trace
+        trace = self.objective.reads("trace")
         with self.precision(model):
             student = model(**texts, trace=trace)
             # Without a term that reads the teacher, the student's own output fills its place.
-            teacher = self.teacher(texts, trace) if self.objective.needs_teacher else student
+            teacher = self.teacher(texts, trace) if self.objective.reads("teacher") else student
         loss = self.objective(student, teacher, inputs["labels"], self.match)
         self.note_terms(loss.terms)
         return (loss.total, student) if return_outputs else loss.total
@@ -110,7 +110,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
             student = _next_student(student, row, number, encoded, recipe.batch_size)
             objective = objectives[stage.name]
             for head in (student.model.bert.pooler, student.model.classifier):
-                head.requires_grad_(objective.reaches_logits)  # distributed training waits for every expected gradient
+                head.requires_grad_(objective.reads("logits"))  # distributed training waits for every expected gradient
             changed = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
             training = training_arguments(changed, encoded, run.stage(stage.name), **arguments)
             watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
