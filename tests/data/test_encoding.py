@@ -164,13 +164,6 @@ def test_a_batch_is_padded_to_its_longest_row(tokenizer):
     assert batch["input_ids"][1][~padding[1]].tolist() == encoded[1]["input_ids"].tolist()
 
 
-def test_a_fixed_length_pads_every_batch_alike(tokenizer):
-    encoded = encode(SINGLE, tokenizer, 64)
-    assert Collator(tokenizer.pad_token_id, pad_to=64)([encoded[1]])["input_ids"].shape == (1, 64)
-    with pytest.raises(DataError, match="more than pad_to=4"):
-        Collator(tokenizer.pad_token_id, pad_to=4)([encoded[2]])
-
-
 def test_a_data_loader_takes_all_parts_together(tokenizer):
     encoded = encode(SINGLE, tokenizer, 64)
     sampler = LengthGroupedSampler(encoded.lengths, batch_size=2, seed=0)

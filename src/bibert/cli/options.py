@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it is resumed.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
-ProbeEvery = Annotated[
-    int, typer.Option(min=0, help="Probe the student every so many steps, for `bibert analyze`; 0 for never.")
-]
+ProbeEvery = Annotated[int, typer.Option(min=0, help="Steps between probes, for `bibert analyze`; 0 for no probes.")]
 MaxLength = Annotated[
     int | None,
     typer.Option(
@@ -163,10 +161,8 @@ class EvaluationOptions:
         if self.task is not None:
             task = get_task(self.task)
             if task.label_names != label_names:
-                raise DataError(
-                    f"{task.name} has the labels {task.label_names}, the model {label_names}; "
-                    "evaluate it on the task it was trained for"
-                )
+                remedy = "evaluate it on the task it was trained for"
+                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}; {remedy}")
             splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
             return splits, task.metrics
         if self.data is None:
@@ -190,9 +186,7 @@ class DataOptions(EvaluationOptions):
     """Labelled texts to train on."""
 
     data: Annotated[Path | None, _data("Training file")] = None
-    train_file: Annotated[
-        str | None, option("With --task: another training file in its folder, such as train_aug.tsv.")
-    ] = None
+    train_file: Annotated[str | None, option("With --task: another training file there, like train_aug.tsv.")] = None
     dev: Annotated[Path | None, option("Dev file. Without it a tenth of the training rows is set aside.")] = None
     regression: Annotated[
         bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")

@@ -235,10 +235,8 @@ def _read_npy(path: Path, limit: int) -> tuple[list[str], npt.NDArray[np.float32
     if not beside.is_file():
         others = sorted(other for other in path.parent.iterdir() if other.suffix in (".txt", ".parquet"))
         if len(others) != 1:
-            raise DataError(
-                f"{path}: its words are missing: there is no {beside.name}, and {len(others)} other .txt or .parquet "
-                f"files; put one word a line into {beside.name}"
-            )
+            found = f"there is no {beside.name}, and {len(others)} other .txt or .parquet files"
+            raise DataError(f"{path}: its words are missing: {found}; put one word a line into {beside.name}")
         beside = others[0]
     words = [line for _, line in _lines(beside)] if beside.suffix == ".txt" else _read_only_text_column(beside)
     if matrix.ndim != 2 or len(matrix) != len(words):

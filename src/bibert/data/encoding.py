@@ -134,18 +134,15 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
 
 @dataclass(frozen=True)
 class Collator:
-    """Turns rows into a batch of tensors, padded to the longest row, or to `pad_to` tokens if that is given."""
+    """Turns rows into a batch of tensors, padded to the longest row."""
 
     pad_token_id: int
-    pad_to: int | None = None
 
     def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
         """Pad and stack `rows`; padding has mask 0 and token type 0."""
         longest = max(len(row["input_ids"]) for row in rows)
-        if self.pad_to is not None and longest > self.pad_to:
-            raise DataError(f"a row has {longest} tokens, more than pad_to={self.pad_to}; use it as max_length too")
         names = ("input_ids", "attention_mask", "token_type_ids")
-        batch = {name: np.zeros((len(rows), self.pad_to or longest), dtype=np.int64) for name in names}
+        batch = {name: np.zeros((len(rows), longest), dtype=np.int64) for name in names}
         batch["input_ids"][:] = self.pad_token_id
         for position, row in enumerate(rows):
             for name in names:

@@ -101,10 +101,8 @@ def load_glue_from_hub(task: str) -> TextData:
     try:
         parts: Mapping[str, Any] = load_dataset(HUB_NAME, row.key)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{HUB_NAME}: cannot load {row.name} ({one_line(error)}); "
-            "check the network, or give a folder of GLUE's TSV files"
-        ) from None
+        remedy = "check the network, or give a folder of GLUE's TSV files"
+        raise DataError(f"{HUB_NAME}: cannot load {row.name} ({one_line(error)}); {remedy}") from None
     dev = {name: _hub_split(row, parts, f"validation{end}") for name, end in row.dev.items()}
     return TextData(row.name, _hub_split(row, parts, "train"), dev, row.label_names, row.metrics, source=HUB_NAME)
 

@@ -50,19 +50,15 @@ def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSeq
     """Match the layers and heads of two models, whose depth, width, heads and labels must fit."""
     mine, theirs = student.config, teacher.config
     if theirs.num_hidden_layers % mine.num_hidden_layers:
-        raise CheckpointError(
-            f"the teacher has {theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}: "
-            "the teacher's depth must be a multiple of the student's"
-        )
+        layers = f"{theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}"
+        raise CheckpointError(f"the teacher has {layers}: its depth must be a multiple of the student's")
     equal = {"hidden_size": "hidden size", "num_labels": "number of labels", "head_size": "size of a head"}
     if mine.kept_heads is None:
         equal["num_attention_heads"] = "number of heads"
     for key, name in equal.items():
-        if getattr(theirs, key) != getattr(mine, key):
-            raise CheckpointError(
-                f"the teacher's {name} is {getattr(theirs, key)}, the student's {getattr(mine, key)}: "
-                "they must be equal"
-            )
+        wanted, found = getattr(theirs, key), getattr(mine, key)
+        if wanted != found:
+            raise CheckpointError(f"the teacher's {name} is {wanted}, the student's {found}: they must be equal")
     kept = None if mine.kept_heads is None else tuple(tuple(row) for row in mine.kept_heads)
     return LayerMatch(theirs.num_hidden_layers // mine.num_hidden_layers, kept)
 

@@ -89,10 +89,9 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
         reason = in_a_folder if Path(checkpoint).is_dir() else on_the_hub
         raise CheckpointError(f"{checkpoint}: {reason} ({one_line(error)})") from error
     if found.model_type not in MODEL_TYPES:
-        raise CheckpointError(
-            f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
-            f"({' or '.join(MODEL_TYPES)}); choose a checkpoint whose config.json says model_type 'bert'"
-        )
+        problem = f"the architecture is {found.model_type!r}, this package binarizes BERT ({' or '.join(MODEL_TYPES)})"
+        remedy = "choose a checkpoint whose config.json says model_type 'bert'"
+        raise CheckpointError(f"{checkpoint}: {problem}; {remedy}")
     values = found.to_dict() | dict(overrides)
     values.pop("model_type")
     if label_names is not None:
@@ -128,9 +127,8 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
                 use_safetensors=True,
             )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{checkpoint}: the weights cannot be read ({one_line(error)}); download the checkpoint again"
-        ) from error
+        reason = f"the weights cannot be read ({one_line(error)})"
+        raise CheckpointError(f"{checkpoint}: {reason}; download the checkpoint again") from error
     _check_complete(checkpoint, info, new_head)
     for name, value in model.state_dict().items():
         if not value.isfinite().all():
@@ -147,10 +145,9 @@ def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: b
         if not (new_head and name.startswith("classifier."))
     )
     if missing or resized:
-        raise CheckpointError(
-            f"{checkpoint}: {len(missing)} tensors are missing and {len(resized)} have another shape, "
-            f"the first is {(missing + resized)[0]}; the checkpoint is not a complete BERT classifier"
-        )
+        wrong = f"{len(missing)} tensors are missing and {len(resized)} have another shape"
+        first = (missing + resized)[0]
+        raise CheckpointError(f"{checkpoint}: {wrong}, the first is {first}; it is not a complete BERT classifier")
 
 
 def load_tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase:
@@ -160,19 +157,15 @@ def load_tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
     if not tokenizer.is_fast:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json; "
-            "choose a checkpoint with a fast tokenizer"
-        )
+        found = f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json"
+        raise CheckpointError(f"{checkpoint}: {found}; choose a checkpoint with a fast tokenizer")
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # the library's default if there is no file
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER}")
     ids = max(vocabulary.values()) + 1
     if ids > rows:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer has {ids} token ids, the word embedding {rows} rows; "
-            "use the tokenizer that the checkpoint was trained with"
-        )
+        sizes = f"the tokenizer has {ids} token ids, the word embedding {rows} rows"
+        raise CheckpointError(f"{checkpoint}: {sizes}; use the tokenizer that the checkpoint was trained with")
     if tokenizer.pad_token_id is None:
         raise CheckpointError(f"{checkpoint}: the tokenizer has no padding token; use the tokenizer of a BERT")
     return tokenizer

@@ -60,14 +60,12 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
 
 def why_not_packable(scheme: Scheme) -> str | None:
     """The first reason why a packed file cannot hold the scheme, as the end of a sentence; None if it can."""
-    ffn, weights = (scheme.ffn_activation, scheme.ffn_quantizer), {scheme.weight, scheme.embedding}
+    ffn = (scheme.ffn_activation, scheme.ffn_quantizer)
+    weights = ", ".join(sorted({scheme.weight, scheme.embedding}))
     reasons = (
         (bool(scheme.kept), f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits"),
         (scheme.split, "every weight is the sum of two, the file holds one"),
-        (
-            weights != {"sign"},
-            f"it has {scheme.bits} bits, weights by {', '.join(sorted(weights))}; the file has signs",
-        ),
+        (weights != "sign", f"it has {scheme.bits} bits, weights by {weights}; the file has signs"),
         (scheme.activation == "levels", None),  # the rest is about one bit
         (scheme.bits != ONE_BIT, f"it has {scheme.bits} bits by {scheme.activation!r}, the engine computes 'levels'"),
         (scheme.normalizer != "none", "its attention has a softmax, the engine computes Bi-Attention for one bit"),

@@ -188,10 +188,8 @@ def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
             continue
         has = f" (bits: {', '.join(map(str, QUANTIZERS[name].bits))})" if name in QUANTIZERS else ""
         names = [other for other, quantizer in QUANTIZERS.items() if quantizer.fits(place, bits)]
-        yield (
-            f"{field} is {name!r}{has}, must be one of {', '.join(names) or '(none fits)'}: "
-            f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
-        )
+        reason = f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
+        yield f"{field} is {name!r}{has}, must be one of {', '.join(names) or '(none fits)'}: {reason}"
 
 
 def _contradictions(s: Scheme) -> Iterator[str]:
@@ -209,10 +207,8 @@ def _contradictions(s: Scheme) -> Iterator[str]:
         yield "a split student has half the teacher's width and two scales per weight: remove gain and kept, or split"
     ffn = s.ffn_input or s.activation
     if ffn == "bool" and s.ffn_activation != "linear":
-        yield (
-            f"ffn_input is 'bool' after ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 "
-            "has the bit 1; use ffn_activation='linear'"
-        )
+        reason = f"ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 has the bit 1"
+        yield f"ffn_input is 'bool' after {reason}; use ffn_activation='linear'"
     if ffn == "sign" and s.ffn_activation == "relu" and "ffn_hidden" not in s.thresholds:
         yield "a sign after ffn_activation='relu' is always +1; use 'gelu', 'linear' or a threshold at 'ffn_hidden'"
 

@@ -47,10 +47,8 @@ def half_width_ternary(scheme: Scheme) -> Scheme:
 def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:
     """A copy of `model` under another scheme, parameter by parameter."""
     if model.config.quantization.split != scheme.split:
-        raise SchemeError(
-            f"a model of scheme {model.config.quantization.name!r} cannot become {scheme.name!r}: "
-            "only one of the two has split weights; start from the full-precision teacher"
-        )
+        both = f"a model of scheme {model.config.quantization.name!r} cannot become {scheme.name!r}"
+        raise SchemeError(f"{both}: only one has split weights; start from the full-precision teacher")
     student = _untrained(model, scheme=scheme.to_dict())
     missing, unexpected = student.load_state_dict(model.state_dict(), strict=False)
     own = (".step", ".range", ".threshold", ".gain")  # a scheme may have its own

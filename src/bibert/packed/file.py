@@ -200,10 +200,8 @@ def _read_data(file: BinaryIO, size: int) -> NDArray[np.uint8]:
 def _check_contents(model: PackedModel) -> None:
     """Check the values, which neither the table of tensors nor the digest can."""
     if model.data.dtype != np.uint8 or model.data.ndim != 1 or model.data.size <= model.weights_bytes:
-        raise ModelFileError(
-            f"data is {model.data.dtype}{list(model.data.shape)}, "
-            f"must be more than {model.weights_bytes} bytes: the weights, then a tokenizer"
-        )
+        needed = f"more than {model.weights_bytes} bytes: the weights, then a tokenizer"
+        raise ModelFileError(f"data is {model.data.dtype}{list(model.data.shape)}, must be {needed}")
     columns = schema.columns_of_bits(model.config)
     for spec in model.specs:
         tensor = model.tensor(spec.name)

@@ -16,21 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bibert.runtime
-from bibert.errors import BibertError, EngineError, ModelFileError, NumericError, one_line
+from bibert.errors import EngineError, ModelFileError, NumericError, one_line
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
 ABI_VERSION = 3
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
 FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
-_ERRORS: Mapping[int, type[BibertError] | type[MemoryError]] = {
-    1: EngineError,  # bad argument
-    2: ModelFileError,  # bad model
-    3: NumericError,  # out of range
-    4: MemoryError,
-    5: EngineError,  # no such ISA
-    6: EngineError,  # anything else
-}
+# Errors by status: a bad model, a value out of range, no memory. Any other status is an `EngineError`.
+_ERRORS: Mapping[int, type[Exception]] = {2: ModelFileError, 3: NumericError, 4: MemoryError}
 
 
 class _Config(ctypes.Structure):
@@ -137,10 +131,8 @@ def _find() -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise EngineError(
-        f"the native library is not at {' or '.join(map(str, places))}; "
-        f"install bibert with pip, which builds it, or set {LIBRARY_VARIABLE} to its path"
-    )
+    remedy = f"install bibert with pip, which builds it, or set {LIBRARY_VARIABLE} to its path"
+    raise EngineError(f"the native library is not at {' or '.join(map(str, places))}; {remedy}")
 
 
 def _as_struct(config: PackedConfig) -> _Config:

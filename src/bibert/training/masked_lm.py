@@ -110,16 +110,12 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
             options = {"output_loading_info": True, "use_safetensors": True}
             model, report = AutoModelForMaskedLM.from_pretrained(checkpoint, **options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); give a folder with config.json, "
-            "model.safetensors and tokenizer.json, or a name on the Hub"
-        ) from error
+        remedy = "give a folder with config.json, model.safetensors and tokenizer.json, or a name on the Hub"
+        raise CheckpointError(f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); {remedy}") from error
     missing = sorted(report["missing_keys"])
     if missing:
-        raise CheckpointError(
-            f"{checkpoint}: {len(missing)} weights of a masked LM are missing ({missing[0]}, ...), so its words would "
-            "be random; give a checkpoint that was trained as a masked LM, such as bert-base-uncased"
-        )
+        problem = f"{len(missing)} weights of a masked LM are missing ({missing[0]}, ...), its words would be random"
+        raise CheckpointError(f"{checkpoint}: {problem}; give one trained as a masked LM, such as bert-base-uncased")
     tokenizer = load_tokenizer(checkpoint, model.config.vocab_size)
     kind = type(tokenizer.backend_tokenizer.model).__name__
     if kind not in STARTS_A_WORD or tokenizer.mask_token_id is None:

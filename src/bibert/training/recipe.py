@@ -109,11 +109,7 @@ def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """A preset by name, or a TOML file, with `changes` on top.
-
-    Raises:
-        RecipeError: no such preset or file, broken TOML, an unknown key, a wrong type, a value out of range.
-    """
+    """A preset by name, or a TOML file, with `changes` on top; `RecipeError` if a file, key or value is wrong."""
     known, name = presets(), str(name_or_path)
     where = f"preset {name}" if name in known else name
     table = known[name] if name in known else _read(Path(name_or_path), known)

@@ -109,10 +109,8 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
     if decisive:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme
         key = name if name in changed else decisive[0]
-        raise CheckpointError(
-            f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
-            "choose another output folder, or delete this one"
-        )
+        change = f"{key} was {before.get(key)!r}, now {now.get(key)!r}"
+        raise CheckpointError(f"{run.path}: holds another run ({change}); choose another output folder or delete it")
 
 
 def _facts(request: Mapping[str, Any]) -> dict[str, Any]:

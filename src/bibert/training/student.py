@@ -94,8 +94,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
     request = request_of("distill", data, recipe, **models) | {"scheme": row.to_dict()}
     with opened(output, request) as run:
-        done = finished_metrics(run)
-        if done is not None:
+        if (done := finished_metrics(run)) is not None:
             return done
         set_seed(recipe.seed)
         loaded = load_teacher(teacher, data, recipe)
@@ -146,10 +145,8 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     """
     classifier = load_classifier(teacher, overrides=dropout_overrides(recipe))
     if classifier.label_names != data.label_names:
-        raise CheckpointError(
-            f"{teacher}: the teacher has {_labels(classifier.label_names)}, the data has {_labels(data.label_names)}; "
-            "fine-tune a teacher on this data first: bibert finetune"
-        )
+        labels = f"{_labels(classifier.label_names)}, the data has {_labels(data.label_names)}"
+        raise CheckpointError(f"{teacher}: the teacher has {labels}; fine-tune one on this data with bibert finetune")
     return classifier
 
 
@@ -157,17 +154,14 @@ def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: 
     """The BERT to make a student from; raises `CheckpointError` if it does not fit the teacher."""
     learned = label_names_of(start)
     if learned != data.label_names and sorted(learned) == sorted(data.label_names):
-        raise CheckpointError(
-            f"{start}: has {_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be "
-            "swapped; start from a model with the labels in this order"
-        )
+        labels = f"{_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be swapped"
+        raise CheckpointError(f"{start}: has {labels}; start from a model with the labels in this order")
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
     mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     if mine != theirs:
-        raise CheckpointError(
-            f"{start}: its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens), and both read "
-            "the same ids; start from a BERT with the teacher's vocabulary"
-        )
+        tokenizers = f"its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens)"
+        remedy = "start from a BERT with the teacher's vocabulary"
+        raise CheckpointError(f"{start}: {tokenizers}, and both read the same ids; {remedy}")
     return classifier
 
 
@@ -179,9 +173,7 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
     """The objective of each stage, by its name: the scheme's terms, changed by the recipe's weights.
 
     With several stages, a weight applies to the stages that have the term, and `gold` to those that teach the logits.
-
-    Raises:
-        RecipeError: a term does not exist, no stage has it, or every term of a stage has weight 0.
+    Raises `RecipeError` if a term does not exist, no stage has it, or every term of a stage has weight 0.
     """
     objectives: dict[str, Objective] = {}
     used: set[str] = set()
