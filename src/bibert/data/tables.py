@@ -285,7 +285,8 @@ def classes_of(table: Table, column: str, *, regression: bool | None = None) -> 
         raise DataError(f"{table.where(fraction)}: label {labels[fraction]} is not a class: {remedy}")
     present = set(labels)
     if len(present) == 1:
-        raise DataError(f"{table.origin}: all {len(labels)} rows have the label {shown(present)}; two are needed")
+        problem = f"all {len(labels)} rows have the label {shown(present)}"
+        raise DataError(f"{table.origin}: {problem}; two classes are needed")
     if len(present) > 2 and len(present) * MIN_ROWS_PER_CLASS > len(labels):
         problem = f"{len(present)} different labels in {len(labels)} rows, fewer than {MIN_ROWS_PER_CLASS} rows a class"
         raise DataError(f"{table.origin}: {problem}; is it the right column? For scores ask for regression")

@@ -68,5 +68,6 @@ def fetch(name: str) -> Path:
         wanted = f"*{SUFFIX}"
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=wanted, tqdm_class=Silent)
     except failures as error:
-        raise ModelFileError(f"{name}: no such file or folder, and not on the Hub ({one_line(error)})") from error
+        reason = f"the Hub does not provide it ({one_line(error)})"
+        raise ModelFileError(f"{name}: no such file or folder, and {reason}") from error
     return Path(folder)

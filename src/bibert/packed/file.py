@@ -137,7 +137,8 @@ def load(path: Path | str) -> PackedModel:
             message = f"{message[:half]} ... {message[-half:]}"
         raise ModelFileError(f"{path}: {message}") from None
     except OSError as error:
-        raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}; check its permissions") from error
+        reason = error.strerror or error
+        raise ModelFileError(f"{path}: cannot be read: {reason}; check the disk and the permissions") from error
 
 
 def _open(path: Path) -> BinaryIO:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bibert.data import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16"]  # the second is faster on processors with hardware for it
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
@@ -54,7 +54,7 @@ class Recipe:
     seed: int = 42  # of everything random
     norm_scope: Literal["sample", "batch"] = "sample"  # of direction losses: a norm per sample and head, or per batch
     mask_padding: bool = True  # exclude padding tokens from the distillation terms
-    weights: Mapping[str, float] = field(default_factory=dict)  # changes to the scheme's loss terms: 0 drops a term
+    weights: Mapping[str, float] = field(default_factory=dict)  # of loss terms, over the scheme's; 0 drops a term
 
     def __post_init__(self) -> None:
         for names, holds, rule in RANGES:
