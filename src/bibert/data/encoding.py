@@ -106,7 +106,7 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     """Turn texts into token ids, cut to `max_length`; integer labels into int64 ids, others into float32 scores."""
     special = tokenizer.num_special_tokens_to_add(pair=split.pairs is not None)
     if max_length <= special:
-        raise RecipeError(f"max_length is {max_length}, but special tokens take {special}; set at least {special + 1}")
+        raise RecipeError(f"max_length is {max_length}, special tokens alone take {special}; set {special + 1} or more")
     ids: list[npt.NDArray[np.int32]] = []
     types: list[npt.NDArray[np.int8]] = []
     lengths: list[int] = [0]

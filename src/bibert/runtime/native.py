@@ -23,8 +23,8 @@ ABI_VERSION = 3
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
 FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
-# Errors by status: a bad model, a value out of range, no memory. Any other status is an `EngineError`.
-_ERRORS: Mapping[int, type[Exception]] = {2: ModelFileError, 3: NumericError, 4: MemoryError}
+# Errors by status, from 1: a bad argument, a bad model, a value out of range, no memory, no such ISA, anything else.
+_ERRORS = dict(enumerate((EngineError, ModelFileError, NumericError, MemoryError, EngineError, EngineError), start=1))
 
 
 class _Config(ctypes.Structure):
