@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tables
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bibert import machine
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, encode
@@ -59,7 +59,11 @@ class Bench:
     def batch(self, number: int, pad_to: int | None) -> Batch:
         """One batch of the epoch."""
         rows = [self.rows[row] for row in self.batches[number % len(self.batches)]]
-        return Collator(self.pad_token_id, pad_to)(rows)
+        batch = Collator(self.pad_token_id)(rows)
+        missing = 0 if pad_to is None else pad_to - batch["input_ids"].shape[1]
+        padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
+        padded = {name: nn.functional.pad(batch[name], (0, missing), value=one) for name, one in padding.items()}
+        return batch | padded
 
 
 def prepare(checkpoint: Path, glue: Path, seed: int) -> Bench:

@@ -63,10 +63,8 @@ def require_extra(extra: str, purpose: str) -> None:
     """Raise `MissingExtraError` with the pip line unless every package of `extra` can be imported."""
     missing = [name for name in PACKAGES_OF_EXTRA[extra] if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtraError(
-            f"{purpose} needs {', '.join(missing)}, not installed here: pip install 'bibert[{extra}]' "
-            f"(in a clone: pip install '.[{extra}]')"
-        )
+        remedy = f"pip install 'bibert[{extra}]' (in a clone: pip install '.[{extra}]')"
+        raise MissingExtraError(f"{purpose} needs {', '.join(missing)}, not installed here: {remedy}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import bibert
+from bibert.data import MAX_LENGTH
 from bibert.data.encoding import Collator, EncodedRow, batches_by_length, check_length, encode
-from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.examples import Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_
@@ -68,13 +69,10 @@ def pack(
     max_length: int = MAX_LENGTH,
     about: Mapping[str, Any] | None = None,
 ) -> PackedModel:
-    """Pack a trained student of a 1-1-1 scheme with Bi-Attention, and check it against the network.
+    """Pack a trained student of a packable scheme, and verify it on `rows` of texts, best from the dev set.
 
-    Args:
-        classifier: the student with its tokenizer.
-        rows: texts to check on, best from the dev set; rows of random tokens are always checked.
-        max_length: tokens of the longest input of the packed model; longer ones are truncated.
-        about: where the model comes from, as plain JSON values; scheme, version and checked rows are added.
+    The packed model truncates inputs after `max_length` tokens. `about` says where it comes from, as plain JSON values;
+    scheme, version and number of verified rows are added.
 
     Example:
         >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)
@@ -86,7 +84,7 @@ def pack(
         packed = PackedModel.from_tensors(
             shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
         )
-        _text_encoder(packed)  # raises if the tokenizer does not fit the model
+        TextEncoder(packed.tokenizer, shape.vocabulary, max_length)  # raises if the tokenizer does not fit the model
     except ModelFileError as error:
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
     verified = verify(classifier, packed, rows)
@@ -143,7 +141,8 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
     if rows:
         encoded = encode(rows, classifier.tokenizer, packed.max_length)
         real: list[EncodedRow] = [encoded[index] for index in range(len(encoded))]
-        _require_same_tokens(real, _text_encoder(packed).encode(rows.texts_or_pairs), rows.origin)
+        encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
+        _require_same_tokens(real, encoder.encode(rows.texts_or_pairs), rows.origin)
         groups.append((rows.origin, real))
     # On a CPU, where `tensors_of` took the row means; other devices sum differently.
     network = classifier.model if classifier.model.device.type == "cpu" else copy.deepcopy(classifier.model).cpu()
@@ -227,10 +226,8 @@ def _tokenizer_json(classifier: Classifier) -> bytes:
     """The contents of tokenizer.json without spaces, truncation and padding, which the runtime decides."""
     backend = getattr(classifier.tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise CheckpointError(
-            f"{type(classifier.tokenizer).__name__} has no tokenizer.json, which the packed file needs; "
-            "load the tokenizer with AutoTokenizer"
-        )
+        kind = type(classifier.tokenizer).__name__
+        raise CheckpointError(f"{kind} has no tokenizer.json, which a packed file needs; load it with AutoTokenizer")
     values = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -258,25 +255,19 @@ def _all_logits(logits: Logits, rows: Sequence[EncodedRow]) -> Floats:
     return np.concatenate(found)[np.argsort(np.concatenate(places))]
 
 
-def _text_encoder(packed: PackedModel) -> TextEncoder:
-    return TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length)
-
-
 def _require_same_tokens(expected: Sequence[EncodedRow], found: Sequence[Encoded], origin: str) -> None:
     for number, (row, encoded) in enumerate(zip(expected, found, strict=True)):
         types = np.zeros_like(encoded.ids) if encoded.token_types is None else encoded.token_types
         if not (np.array_equal(row["input_ids"], encoded.ids) and np.array_equal(row["token_type_ids"], types)):
-            raise CheckpointError(
-                f"{origin}: row {number} has {len(row['input_ids'])} tokens with the tokenizer of the network, "
-                f"{len(encoded.ids)} with its tokenizer.json alone, and they differ; use a plain BERT tokenizer"
-            )
+            ours, theirs = len(encoded.ids), len(row["input_ids"])
+            tokens = f"{theirs} tokens with the tokenizer of the network, {ours} with its tokenizer.json alone"
+            raise CheckpointError(f"{origin}: row {number} has {tokens}, and they differ; use a plain BERT tokenizer")
 
 
 def _require_same(expected: Floats, found: Floats, what: str) -> None:
     differs = expected.view(np.int32) != found.view(np.int32)
     if differs.any():
         row, label = (int(number) for number in np.argwhere(differs)[0])
-        raise NumericError(
-            f"{what} gives {found[row, label]!s} for label {label} of row {row}, the network {expected[row, label]!s}; "
-            f"{differs.any(axis=1).sum()} of {len(expected)} rows differ; do not ship this model and report a bug"
-        )
+        both = f"{found[row, label]!s} for label {label} of row {row}, the network {expected[row, label]!s}"
+        rows = f"{differs.any(axis=1).sum()} of {len(expected)} rows differ"
+        raise NumericError(f"{what} gives {both}; {rows}; do not ship this model and report a bug")

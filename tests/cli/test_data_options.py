@@ -2,8 +2,8 @@
 
 import pytest
 
-from bibert.cli.data_options import DataOptions, EvaluationOptions, usual_length
-from bibert.data.examples import MAX_LENGTH
+from bibert.cli.options import DataOptions, EvaluationOptions, usual_length
+from bibert.data import MAX_LENGTH
 from bibert.errors import DataError
 
 ROWS = "sentence\tlabel\na fine film\t1\na dull film\t0\n"

@@ -162,13 +162,6 @@ def test_a_batch_is_padded_to_its_longest_row(tokenizer):
     assert batch["input_ids"][1][~padding[1]].tolist() == encoded[1]["input_ids"].tolist()
 
 
-def test_a_fixed_length_pads_every_batch_alike(tokenizer):
-    encoded = encode(SINGLE, tokenizer, 64)
-    assert Collator(tokenizer.pad_token_id, pad_to=64)([encoded[1]])["input_ids"].shape == (1, 64)
-    with pytest.raises(DataError, match="more than pad_to=4"):
-        Collator(tokenizer.pad_token_id, pad_to=4)([encoded[2]])
-
-
 @given(lengths=st.lists(st.integers(2, 50), min_size=1, max_size=300), batch_size=st.integers(1, 40))
 @settings(max_examples=50)
 def test_every_row_comes_once_an_epoch(lengths, batch_size):

@@ -31,7 +31,7 @@ def folder(tmp_path):
     """All tasks in GLUE's own form."""
     for name, text in FILES.items():
         (tmp_path / name).mkdir()
-        for file in ("train", *(f"dev{end}" for end in get_task(name).dev)):
+        for file in ("train", *(f"dev{end}" for end in get_task(name).dev.values())):
             (tmp_path / name / f"{file}.tsv").write_text(text, "utf-8")
     return tmp_path
 
@@ -159,7 +159,7 @@ def test_the_hub_gives_the_same_data_as_the_files(name, folder, monkeypatch):
         asked.append(args)
         task = get_task(name)
         return datasets.DatasetDict(
-            {part: hub_split(task) for part in ("train", *(f"validation{e}" for e in task.dev))}
+            {part: hub_split(task) for part in ("train", *(f"validation{e}" for e in task.dev.values()))}
         )
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
@@ -199,7 +199,7 @@ REAL_SIZES = {
 @pytest.mark.parametrize("name", REAL_SIZES)
 def test_the_real_files_have_their_published_sizes(name, glue_folder):
     task = get_task(name)
-    files = [glue_folder / name / "train.tsv", glue_folder / name / f"dev{task.dev[0]}.tsv"]
+    files = [glue_folder / name / "train.tsv", glue_folder / name / f"dev{task.dev['dev']}.tsv"]
     here = [(file, size) for file, size in zip(files, REAL_SIZES[name], strict=True) if file.is_file()]
     if not here:
         pytest.skip(f"no files of {name} there")

@@ -188,4 +188,4 @@ def test_terms_that_are_logged_carry_no_graph(make_output: Make):
 )
 def test_an_objective_knows_what_it_needs(weights: dict, needs: tuple):
     objective = Objective(weights)
-    assert (objective.needs_trace, objective.reaches_logits, objective.needs_teacher) == needs
+    assert tuple(map(objective.reads, ("trace", "logits", "teacher"))) == needs

@@ -42,7 +42,7 @@ def train(student, teacher, stage: Stage, batch):
         taught = teacher(**texts, trace=True)
     optimizer = torch.optim.Adam(student.train().parameters(), lr=1e-3)
     for _ in range(STEPS):
-        loss = objective(student(**texts, trace=objective.needs_trace), taught, batch["labels"], match).total
+        loss = objective(student(**texts, trace=objective.reads("trace")), taught, batch["labels"], match).total
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())
@@ -53,7 +53,7 @@ def train(student, teacher, stage: Stage, batch):
 
 def untaught(name: str, stage: Stage) -> bool:
     """Whether the objective cannot reach a parameter."""
-    if not Objective(stage.terms).reaches_logits and name.startswith(HEAD):
+    if not Objective(stage.terms).reads("logits") and name.startswith(HEAD):
         return True
     # A key bias shifts all scores of a row alike, which a softmax does not see; only these terms look before it.
     return name.endswith("key.bias") and not {"attention", "dmd_key"} & set(stage.terms)

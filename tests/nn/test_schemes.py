@@ -12,12 +12,11 @@ from bibert.distill.objective import Objective
 from bibert.errors import SchemeError
 from bibert.nn.quantizers import quantize_weight
 from bibert.nn.schemes import (
-    DMD,
     QUANTIZER_FIELDS,
     QUANTIZERS,
+    SCHEDULES,
     SCHEMES,
     STRUCTURES,
-    TWO_STAGES_TWICE,
     VALUES,
     Bits,
     Scheme,
@@ -234,10 +233,10 @@ def test_a_wrong_name_raises_with_the_reason(name, says):
     ("changes", "says"),
     [
         ({"schedule": ()}, "schedule is empty"),
-        ({"split": True, "schedule": TWO_STAGES_TWICE[:2]}, "split is true"),
-        ({"split": True, "schedule": TWO_STAGES_TWICE[::-1]}, "half-width stages must come first"),
-        ({"schedule": (*DMD, *TWO_STAGES_TWICE[:1])}, "half-width stages must come first"),
-        ({"schedule": TWO_STAGES_TWICE}, "split is false"),
+        ({"split": True, "schedule": SCHEDULES["two_stages_twice"][:2]}, "split is true"),
+        ({"split": True, "schedule": SCHEDULES["two_stages_twice"][::-1]}, "half-width stages must come first"),
+        ({"schedule": (*SCHEDULES["dmd"], *SCHEDULES["two_stages_twice"][:1])}, "half-width stages must come first"),
+        ({"schedule": SCHEDULES["two_stages_twice"]}, "split is false"),
         ({"bits": Bits(32, 1, 1), "weight": "none"}, "activation is 'sign', must be none"),
         ({"quantile": 0.5}, "attention is 'bool' and quantile is 0.5"),
     ],

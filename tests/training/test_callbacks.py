@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
+from bibert.data.metrics import score
 from bibert.errors import BibertError, NumericError
 from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
 from bibert.training.callbacks import Interrupted, Interruption, JsonLog
-from bibert.training.evaluate import evaluate, predict_logits
+from bibert.training.evaluate import predict_logits
 from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
@@ -92,7 +93,7 @@ def test_training_continues_with_the_weights_and_not_with_their_mean(teacher, da
 def test_the_mean_is_evaluated_and_the_best_one_saved(teacher, data, tmp_path):
     metrics = distill(teacher, "bibert", data, tmp_path, AVERAGED)
     student, dev = load_classifier(tmp_path), data.dev["dev"]
-    scored = evaluate(student, dev, data.metrics, AVERAGED.max_length)
+    scored = score(predict_logits(student, dev, AVERAGED.max_length), dev.labels, data.metrics)
     assert {f"dev_{name}": value for name, value in scored.items()} == metrics
     means = [load_file(path) for path in tmp_path.glob("stages/*/checkpoint-*/model.safetensors")]
     model = load_file(tmp_path / "model" / "model.safetensors")

@@ -10,12 +10,13 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from bibert.data.metrics import score
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.schemes import SCHEMES
-from bibert.training.evaluate import evaluate
+from bibert.training.evaluate import predict_logits
 from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
@@ -67,7 +68,8 @@ def test_a_student_learns_the_task_and_is_binarized(student, data):
     classifier = load_classifier(student / "model")
     assert classifier.model.config.quantization == SCHEMES["bibert"]
     assert classifier.model.config.id2label == {0: "negative", 1: "positive"}
-    scored = evaluate(classifier, data.dev["dev"], data.metrics, STUDENT.max_length)
+    logits = predict_logits(classifier, data.dev["dev"], STUDENT.max_length)
+    scored = score(logits, data.dev["dev"].labels, data.metrics)
     assert {f"dev_{name}": value for name, value in scored.items()} == notes["metrics"]
 
 
@@ -304,7 +306,8 @@ def test_in_bfloat16_a_student_learns_and_is_evaluated_in_float32(teacher, data,
     teaching = (False, True)  # the teacher, which is in eval mode, in a training step
     assert passes == {(True, True), teaching, (False, False)}
     classifier = load_classifier(tmp_path / "model")
-    scored = evaluate(classifier, data.dev["dev"], data.metrics, BFLOAT16.max_length)
+    logits = predict_logits(classifier, data.dev["dev"], BFLOAT16.max_length)
+    scored = score(logits, data.dev["dev"].labels, data.metrics)
     assert scored["accuracy"] == metrics["dev_accuracy"] > 0.7
     assert {value.dtype for value in classifier.model.state_dict().values()} == {torch.float32}
 

@@ -10,7 +10,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -30,27 +29,23 @@ class Command(NamedTuple):
     help: str
 
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
-    {
-        "quickstart": Command(
-            "bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."
-        ),
-        "train": Command("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
-        "finetune": Command("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
-        "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
-        "evaluate": Command("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
-        "pack": Command("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
-        "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
-        "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
-        "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
-        "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
-        "card": Command("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
-        "analyze": Command("bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, attention, cost."),
-        "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
-        "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
-        "schemes": Command("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
-    }
-)
+COMMANDS: Mapping[str, Command] = {
+    "quickstart": Command("bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."),
+    "train": Command("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
+    "finetune": Command("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
+    "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
+    "evaluate": Command("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
+    "pack": Command("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
+    "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
+    "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
+    "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
+    "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
+    "card": Command("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
+    "analyze": Command("bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, attention, cost."),
+    "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
+    "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
+    "schemes": Command("bibert.lab.cli.schemes", "Show every scheme with its bits, size and FLOPs."),
+}
 
 
 class LazyGroup(TyperGroup):

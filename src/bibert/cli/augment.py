@@ -47,13 +47,14 @@ def augment(
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
     from bibert.data import augment as augmentation
+    from bibert.data.glue import get_task
     from bibert.data.readers import Columns
 
     columns = Columns(text_column, pair_column, label_column)
     if task is not None and columns.names:
         raise BibertError(f"--task {task} has its own columns; leave out --text-column and the like")
-    variants = variants or augmentation.variants_of(task)
-    config = augmentation.AugmentConfig(variants, candidates, probability, seed)
+    usual = augmentation.DEFAULT_VARIANTS if task is None else get_task(task).variants
+    config = augmentation.AugmentConfig(variants or usual, candidates, probability, seed)
     check_output(output, ".tsv")
     if output.resolve() == source.resolve():
         raise BibertError(f"{output}: is the input itself; give another name, the input is kept")

@@ -4,42 +4,33 @@ from typing import Annotated
 
 import typer
 
+from bibert.cli import options
 from bibert.cli.console import print_metrics, say
-from bibert.cli.data_options import DataOptions
-from bibert.cli.options import (
-    Json,
-    Output,
-    ProbeEvery,
-    SchemeOptions,
-    TrainingOptions,
-    option,
-    probe_of,
-    require_torch,
-    with_option_groups,
-)
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
 
 
-@with_option_groups
+@options.with_option_groups
 def distill(
     teacher: Annotated[str, typer.Option("--teacher", "-t", help="Folder of the fine-tuned teacher.")],
-    output: Output,
-    data: DataOptions,
-    training: TrainingOptions,
-    student: SchemeOptions,
+    output: options.Output,
+    data: options.DataOptions,
+    training: options.TrainingOptions,
+    student: options.SchemeOptions,
     start: Annotated[
         str | None,
-        option("The BERT to initialise the student from: a shallower one, or a student; by default the teacher."),
+        options.option(
+            "The BERT to initialise the student from: a shallower one, or a student; by default the teacher."
+        ),
     ] = None,
-    probe_every: ProbeEvery = 0,
-    json: Json = False,
+    probe_every: options.ProbeEvery = 0,
+    json: options.Json = False,
 ) -> None:
     """Binarize a teacher by a scheme and distill it into the student.
 
     Example: bibert distill reviews.csv --teacher runs/teacher/model --bits 4 -o runs/student
     """
-    require_torch("bibert distill")
+    options.require_torch("bibert distill")
     from bibert.cli.progress import TrainingProgress
     from bibert.training.run import PROBE, is_main_process
     from bibert.training.student import distill as run
@@ -47,7 +38,7 @@ def distill(
     row = get_scheme(student.name)
     recipe, arguments = training.load(), training.trainer_arguments()
     texts = data.load_and_report()
-    arguments |= {"start": start, "probe": probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
+    arguments |= {"start": start, "probe": options.probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
     metrics = run(teacher, row, texts, output, recipe, **arguments)
     if is_main_process():
         if probe_every and not (output / PROBE).exists():

@@ -1,38 +1,40 @@
 """`bibert evaluate`: the metrics of a trained model, a folder by torch or a packed file by the engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from bibert.cli import options
 from bibert.cli.console import print_metrics, say, tracked
-from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import PACKED, Json, require_torch, with_option_groups
 from bibert.errors import BibertError
 from bibert.models import SUFFIX
 from bibert.nn import network_folder
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from bibert.data.examples import Split
 
 
 class Evaluated(NamedTuple):
-    """A model to evaluate: its scheme, its labels, where it cuts a text, and its metrics on a split."""
+    """A model to evaluate: its scheme, its labels, where it cuts a text, and its logits of a split."""
 
     scheme: str
     labels: tuple[str, ...]
     max_length: int
-    metrics: "Callable[[Split, Sequence[str]], dict[str, float]]"
+    logits: "Callable[[Split], NDArray[np.float32]]"
 
 
-@with_option_groups
+@options.with_option_groups
 def evaluate(
-    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {PACKED}")],
-    data: EvaluationOptions,
-    max_length: MaxLength = None,
-    json: Json = False,
+    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {options.PACKED}")],
+    data: options.EvaluationOptions,
+    max_length: options.MaxLength = None,
+    json: options.Json = False,
 ) -> None:
     """Evaluate a trained model on the dev set of a task, or on every row of a file.
 
@@ -40,9 +42,11 @@ def evaluate(
 
     Example: bibert evaluate test.csv --model reviews.bibert
     """
+    from bibert.data.metrics import score
+
     folder = Path(model)
     is_network = folder.is_dir() and (network_folder(folder) is not None or not any(folder.glob(f"*{SUFFIX}")))
-    scheme, labels, longest, metrics_of = _network(folder, max_length) if is_network else _packed(model, max_length)
+    scheme, labels, longest, logits_of = _network(folder, max_length) if is_network else _packed(model, max_length)
     splits, names = data.load_splits(labels)
     rows = " and ".join(
         f"{len(split):,} {'rows' if split.pairs is None else 'pairs'} of {Path(split.origin).name}"
@@ -52,47 +56,39 @@ def evaluate(
     metrics = {
         metric if data.task is None else f"{name}_{metric}": value
         for name, split in splits.items()
-        for metric, value in metrics_of(split, names).items()
+        for metric, value in score(logits_of(split), split.labels, names).items()
     }
     print_metrics({scheme: metrics}, {scheme: model}, json)
 
 
 def _network(folder: Path, max_length: int | None) -> Evaluated:
-    require_torch("bibert evaluate with a model folder")
+    options.require_torch("bibert evaluate with a model folder")
     from bibert.nn.checkpoint import load_classifier
-    from bibert.training.evaluate import evaluate as evaluate_network
+    from bibert.training.evaluate import predict_logits
     from bibert.training.provenance import provenance
 
     classifier = load_classifier(folder)
     recipe, positions = provenance(folder).get("recipe", {}), classifier.model.config.max_position_embeddings
-    longest = min(max_length or usual_length(recipe, positions), positions)
+    longest = min(max_length or options.usual_length(recipe, positions), positions)
 
-    def metrics(split: "Split", names: Sequence[str]) -> dict[str, float]:
-        return evaluate_network(classifier, split, names, longest, watch=partial(tracked, title="evaluating"))
-
-    return Evaluated(classifier.model.config.quantization.name, classifier.label_names, longest, metrics)
+    logits = partial(predict_logits, classifier, max_length=longest, watch=partial(tracked, title="evaluating"))
+    return Evaluated(classifier.model.config.quantization.name, classifier.label_names, longest, logits)
 
 
 def _packed(model: str, max_length: int | None) -> Evaluated:
     import numpy as np
 
-    from bibert.data.metrics import score
     from bibert.runtime.classifier import WINDOW, load
 
     classifier = load(model)
     if max_length is not None:
-        raise BibertError(
-            f"{model}: was packed to cut texts after {classifier.max_length} tokens; leave --max-length {max_length} "
-            "out, or pack its folder again with it"
-        )
+        remedy = f"leave --max-length {max_length} out, or pack its folder again with it"
+        raise BibertError(f"{model}: was packed to cut texts after {classifier.max_length} tokens; {remedy}")
 
-    def metrics(split: "Split", names: Sequence[str]) -> dict[str, float]:
+    def logits(split: "Split") -> "NDArray[np.float32]":
         pairs, windows = split.pairs, [slice(start, start + WINDOW) for start in range(0, len(split), WINDOW)]
-        logits = [
-            classifier.logits(split.texts[rows], None if pairs is None else pairs[rows])
-            for rows in tracked(windows, len(windows), "evaluating")
-        ]
-        return score(np.concatenate(logits), split.labels, names)
+        parts = tracked(windows, len(windows), "evaluating")
+        return np.concatenate([classifier.logits(split.texts[rows], pairs and pairs[rows]) for rows in parts])
 
     scheme = str(classifier.about.get("scheme", "bibert"))
-    return Evaluated(scheme, classifier.labels, classifier.max_length, metrics)
+    return Evaluated(scheme, classifier.labels, classifier.max_length, logits)

@@ -1,8 +1,7 @@
 """`bibert finetune`: the teacher."""
 
 from bibert.cli.console import print_metrics
-from bibert.cli.data_options import DataOptions
-from bibert.cli.options import Checkpoint, Json, Output, TeacherOptions, require_torch, with_option_groups
+from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TeacherOptions, require_torch, with_option_groups
 from bibert.nn import RUN_MODEL
 
 

@@ -1,13 +1,14 @@
-"""Options that several commands share, and the recipe of a training; which data to read is in `data_options`.
+"""Options that several commands share: the scheme, the recipe of a training, and labelled texts.
 
 A group of options is a dataclass; `with_option_groups` spreads its fields over the signature of a command, where typer
-reads them. Heavy imports are inside the methods, so that `--help` works in an install without torch.
+reads them. Most imports are inside the methods: `--help` works in an install without torch, and a command loads only
+what it uses.
 """
 
 import importlib
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,16 +16,25 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from bibert.cli.console import messages
-from bibert.errors import BibertError, RecipeError, SchemeError, require_extra
+from bibert.cli.console import messages, say
+from bibert.data import MAX_LENGTH
+from bibert.errors import BibertError, DataError, RecipeError, SchemeError, require_extra
 
 if TYPE_CHECKING:
+    from bibert.data.examples import Split, TextData
+    from bibert.data.readers import Columns
     from bibert.training.recipe import Recipe
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it is resumed.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
-ProbeEvery = Annotated[
-    int, typer.Option(min=0, help="Probe the student every so many steps, for `bibert analyze`; 0 for never.")
+ProbeEvery = Annotated[int, typer.Option(min=0, help="Steps between probes, for `bibert analyze`; 0 for no probes.")]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Tokens per text; longer texts are cut.",
+        show_default=f"its training's, else {MAX_LENGTH}; at most the model's positions",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -113,6 +123,101 @@ class TeacherOptions(TrainingOptions):
     """The same with the teacher's preset."""
 
     recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "teacher"
+
+
+def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
+    """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
+    return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
+
+
+def _data(what: str) -> Any:
+    return typer.Argument(
+        help=f"{what} (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
+        "leave it out to download the task from the Hub.",
+        show_default=False,
+    )
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Labelled texts to evaluate a model on."""
+
+    data: Annotated[Path | None, _data("File to evaluate on")] = None
+    task: Annotated[str | None, option("A GLUE task, such as sst-2, instead of a file.")] = None
+    text_column: TextColumn = ""
+    pair_column: PairColumn = ""
+    label_column: LabelColumn = ""
+
+    def load_splits(self, label_names: tuple[str, ...]) -> "tuple[dict[str, Split], tuple[str, ...]]":
+        """The splits and metrics for a model with `label_names`: dev sets of a task, or all rows of a file.
+
+        A single label is the name of a score.
+        """
+        from bibert.data.glue import get_task, load_glue_dev, load_glue_from_hub
+        from bibert.data.tables import load_split, metrics_for
+
+        label_names = label_names if len(label_names) > 1 else ()
+        self._check_task()
+        if self.task is not None:
+            task = get_task(self.task)
+            if task.label_names != label_names:
+                remedy = "evaluate it on the task it was trained for"
+                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}; {remedy}")
+            splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
+            return splits, task.metrics
+        if self.data is None:
+            raise DataError("no data: give a file, or a GLUE task with --task")
+        return {"all": load_split(self.data, self._columns(), label_names)}, metrics_for(label_names)
+
+    def _columns(self) -> "Columns":
+        from bibert.data.readers import Columns
+
+        return Columns(self.text_column, self.pair_column, self.label_column)
+
+    def _check_task(self, *of_files: object) -> None:
+        """Refuse options of files with a task, which has its own columns and dev set."""
+        values = (self.text_column, self.pair_column, self.label_column, *of_files)
+        if self.task is not None and any(value not in (None, "") for value in values):
+            raise DataError(f"--task {self.task} has its own columns and dev set; leave out --dev and the columns")
+
+
+@dataclass(frozen=True)
+class DataOptions(EvaluationOptions):
+    """Labelled texts to train on."""
+
+    data: Annotated[Path | None, _data("Training file")] = None
+    train_file: Annotated[str | None, option("With --task: another training file there, like train_aug.tsv.")] = None
+    dev: Annotated[Path | None, option("Dev file. Without it a tenth of the training rows is set aside.")] = None
+    regression: Annotated[
+        bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")
+    ] = None
+
+    def load(self) -> "TextData":
+        """Read the data."""
+        from bibert.data.glue import TRAIN_FILE, load_glue, load_glue_from_hub
+        from bibert.data.tables import load_table
+
+        self._check_task(self.dev, self.regression)
+        if self.train_file is not None and (self.task is None or self.data is None):
+            raise DataError(f"--train-file {self.train_file} needs --task and the folder of its TSV files")
+        if self.task is not None:
+            if self.data is None:
+                return load_glue_from_hub(self.task)
+            return load_glue(self.task, self.data, self.train_file or TRAIN_FILE)
+        if self.data is None:
+            raise DataError("no data: give a training file, or a GLUE task with --task")
+        return load_table(self.data, self.dev, self._columns(), self.regression)
+
+    def load_and_report(self) -> "TextData":
+        """Read the data and print a summary, before hours of training."""
+        from bibert.data.examples import describe
+        from bibert.training.run import is_main_process
+
+        data = self.load()
+        if is_main_process():
+            for line in describe(data):
+                say(line)
+        return data
 
 
 def parse_changes(changes: list[str]) -> dict[str, Any]:

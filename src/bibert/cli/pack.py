@@ -7,27 +7,27 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from bibert.cli import options
 from bibert.cli.console import print_json, print_table, say
-from bibert.cli.data_options import EvaluationOptions, MaxLength, usual_length
-from bibert.cli.options import Json, check_output, option, require_torch, with_option_groups
 
 
 @dataclass(frozen=True)
-class VerificationOptions(EvaluationOptions):
+class VerificationOptions(options.EvaluationOptions):
     """Texts on which the packed model is verified."""
 
     data: Annotated[
-        Path | None, option("Also verify on the rows of this file; with --task, the folder of GLUE's TSV files.")
+        Path | None,
+        options.option("Also verify on the rows of this file; with --task, the folder of GLUE's TSV files."),
     ] = None
 
 
-@with_option_groups
+@options.with_option_groups
 def pack(
     folder: Annotated[Path, typer.Argument(help="Folder of a trained student, such as runs/reviews/student/model.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The packed file; an existing file is replaced.")],
     data: VerificationOptions,
-    max_length: MaxLength = None,
-    json: Json = False,
+    max_length: options.MaxLength = None,
+    json: options.Json = False,
 ) -> None:
     """Write a trained student as one small file that runs without torch.
 
@@ -38,8 +38,8 @@ def pack(
     """
     from bibert.packed.header import FORMAT
 
-    check_output(output, f".{FORMAT}")
-    require_torch("bibert pack")
+    options.check_output(output, f".{FORMAT}")
+    options.require_torch("bibert pack")
     from bibert.export import pack as pack_and_verify
     from bibert.nn.checkpoint import load_classifier
     from bibert.packed.file import save
@@ -50,7 +50,8 @@ def pack(
     if data.data is not None or data.task is not None:
         rows = next(iter(data.load_splits(classifier.label_names)[0].values()))  # the first dev set, if a task has two
     about = provenance(folder)
-    longest = max_length or usual_length(about.get("recipe", {}), classifier.model.config.max_position_embeddings)
+    positions = classifier.model.config.max_position_embeddings
+    longest = max_length or options.usual_length(about.get("recipe", {}), positions)
     verified_on = "generated rows" if rows is None else f"{len(rows):,} rows"
     say(f"packing {folder}, texts cut after {longest} tokens, verifying it on {verified_on}")
     packed = pack_and_verify(classifier, rows, max_length=longest, about=about)

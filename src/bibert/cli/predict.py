@@ -40,20 +40,13 @@ class InputOptions:
         Path | None,
         option("File to label: .txt, .csv, .tsv, .jsonl (.gz too) or .parquet. - is standard input.", "--input", "-i"),
     ] = None
-    format: Annotated[
-        str, option("Format of standard input, or of a file without a known suffix.", metavar="txt|csv|tsv|jsonl")
-    ] = ""
+    format: Annotated[str, option("Format of standard input or an unknown suffix.", metavar="txt|csv|tsv|jsonl")] = ""
     text_column: TextColumn = ""
     pair_column: PairColumn = ""
     encoding: Annotated[str, typer.Option(help="Encoding of the input. The output is UTF-8.")] = "utf-8"
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each row as it comes, for a pipe that stays open.")
     ] = False
-
-    def names_used(self) -> list[str]:
-        """The options with another value than their default."""
-        used = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        return [f"--{name.replace('_', '-')}" for name in used]
 
 
 @with_option_groups
@@ -116,7 +109,8 @@ def _check_texts(texts: list[str], pairs: list[str], rows: InputOptions, on_erro
         raise BibertError(f"{texts[0]!r} is a file; label its rows with --input {texts[0]}")
     if pairs and len(pairs) != len(texts):
         raise BibertError(f"{counted(len(texts), 'text')} and {len(pairs)} times --pair; give a second text for each")
-    if used := rows.names_used():
+    used = [f"--{field.name}".replace("_", "-") for field in fields(rows) if getattr(rows, field.name) != field.default]
+    if used:
         raise BibertError(f"{', '.join(used)}: for files and standard input, not for texts; leave out one or the other")
     decoding = Decoding(on_error=on_error, remedy=REMEDY_OF_TEXTS)
     first = [decoding.checked(text, f"text {number}") for number, text in enumerate(texts, start=1)]

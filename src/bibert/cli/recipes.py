@@ -1,5 +1,6 @@
 """`bibert recipes`: the recipe presets, and every setting of one of them as a TOML file to start from."""
 
+from json import dumps
 from typing import Annotated, Any
 
 import typer
@@ -41,9 +42,7 @@ def recipes(
 
 
 def _toml(value: Any) -> str:
-    """A setting as TOML: a number, a string, a boolean, or the table of weights."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    """A setting as TOML, which writes numbers, strings and booleans as JSON does, but not the table of weights."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {number!r}" for key, number in value.items()) + " }" if value else "{}"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return dumps(value)

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bibert.cli import options
 from bibert.cli.console import print_metrics, say
-from bibert.cli.data_options import DataOptions
-from bibert.cli.options import (
-    Checkpoint,
-    Json,
-    Output,
-    ProbeEvery,
-    SchemeOptions,
-    TrainingOptions,
-    probe_of,
-    require_torch,
-    with_option_groups,
-)
 from bibert.errors import DataError
 from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import get_scheme
@@ -34,16 +23,16 @@ TEACHER_REMEDY = (
 )
 
 
-@with_option_groups
+@options.with_option_groups
 def train(
-    checkpoint: Checkpoint,
-    output: Output,
-    data: DataOptions,
-    training: TrainingOptions,
-    student: SchemeOptions,
-    probe_every: ProbeEvery = 0,
+    checkpoint: options.Checkpoint,
+    output: options.Output,
+    data: options.DataOptions,
+    training: options.TrainingOptions,
+    student: options.SchemeOptions,
+    probe_every: options.ProbeEvery = 0,
     teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Fine-tune a teacher on labelled text, binarize it and distill it into the student.
 
@@ -53,7 +42,7 @@ def train(
 
     Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
     """
-    require_torch("bibert train")
+    options.require_torch("bibert train")
     from bibert.cli.progress import TrainingProgress
     from bibert.training.recipe import load_recipe
     from bibert.training.run import is_main_process
@@ -71,7 +60,7 @@ def train(
     taught = finetune(checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments)
     floor = _floor(texts) if is_main_process() else {}
     _warn_if_no_better("the teacher", taught, floor, TEACHER_REMEDY)
-    probe, progress = probe_of(probe_every), [TrainingProgress(row.name)]
+    probe, progress = options.probe_of(probe_every), [TrainingProgress(row.name)]
     folder = output / "student"
     learned = distill(models["teacher"], row, texts, folder, recipe, probe=probe, callbacks=progress, **arguments)
     if is_main_process():

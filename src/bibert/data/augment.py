@@ -54,11 +54,6 @@ class AugmentConfig:
             raise DataError(f"augmentation: probability is {self.probability}, must be above 0 and at most 1")
 
 
-def variants_of(task: str | None) -> int:
-    """How many variants TinyBERT makes for a GLUE task; without a task, the number of its paper."""
-    return DEFAULT_VARIANTS if task is None else get_task(task).variants
-
-
 @dataclass(frozen=True)
 class LabelledText:
     """One row: a text, the second text of a pair or None, and the label as the file writes it."""
@@ -216,9 +211,7 @@ def _read_text(path: Path, limit: int) -> tuple[list[str], npt.NDArray[np.float3
         try:
             vectors.append(np.fromiter(map(float, numbers), np.float32, width))
         except ValueError as error:
-            raise DataError(
-                f"{path}:{number}: expected a word and {width} numbers ({error}); is it a GloVe file?"
-            ) from None
+            raise DataError(f"{path}:{number}: not a word and {width} numbers ({error}); is it GloVe?") from None
         words.append(word)
         if len(words) == limit:
             break
@@ -242,10 +235,8 @@ def _read_npy(path: Path, limit: int) -> tuple[list[str], npt.NDArray[np.float32
     if not beside.is_file():
         others = sorted(other for other in path.parent.iterdir() if other.suffix in (".txt", ".parquet"))
         if len(others) != 1:
-            raise DataError(
-                f"{path}: its words are missing: there is no {beside.name}, and {len(others)} other .txt or .parquet "
-                f"files; put one word a line into {beside.name}"
-            )
+            found = f"there is no {beside.name}, and {len(others)} other .txt or .parquet files"
+            raise DataError(f"{path}: its words are missing: {found}; put one word a line into {beside.name}")
         beside = others[0]
     words = [line for _, line in _lines(beside)] if beside.suffix == ".txt" else _read_only_text_column(beside)
     if matrix.ndim != 2 or len(matrix) != len(words):
@@ -257,9 +248,7 @@ def _read_only_text_column(path: Path) -> list[str]:
     columns = read_table(path).columns
     texts = [column for column in columns.values() if all(isinstance(cell, str) for cell in column)]
     if len(texts) != 1:
-        raise DataError(
-            f"{path}: has {len(texts)} columns of text among {', '.join(columns)}; one with the words is needed"
-        )
+        raise DataError(f"{path}: has {len(texts)} columns of text among {', '.join(columns)}; one is needed")
     return [str(cell) for cell in texts[0]]
 
 

@@ -106,9 +106,7 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     """Turn texts into token ids, cut to `max_length`; integer labels into int64 ids, others into float32 scores."""
     special = tokenizer.num_special_tokens_to_add(pair=split.pairs is not None)
     if max_length <= special:
-        raise RecipeError(
-            f"max_length is {max_length}, but special tokens alone take {special}; set it to {special + 1} or more"
-        )
+        raise RecipeError(f"max_length is {max_length}, special tokens alone take {special}; set {special + 1} or more")
     ids: list[npt.NDArray[np.int32]] = []
     types: list[npt.NDArray[np.int8]] = []
     lengths: list[int] = [0]
@@ -136,18 +134,15 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
 
 @dataclass(frozen=True)
 class Collator:
-    """Turns rows into a batch of tensors, padded to the longest row, or to `pad_to` tokens if that is given."""
+    """Turns rows into a batch of tensors, padded to the longest row."""
 
     pad_token_id: int
-    pad_to: int | None = None
 
     def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
         """Pad and stack `rows`; padding has mask 0 and token type 0."""
         longest = max(len(row["input_ids"]) for row in rows)
-        if self.pad_to is not None and longest > self.pad_to:
-            raise DataError(f"a row has {longest} tokens, more than pad_to={self.pad_to}; use it as max_length too")
         names = ("input_ids", "attention_mask", "token_type_ids")
-        batch = {name: np.zeros((len(rows), self.pad_to or longest), dtype=np.int64) for name in names}
+        batch = {name: np.zeros((len(rows), longest), dtype=np.int64) for name in names}
         batch["input_ids"][:] = self.pad_token_id
         for position, row in enumerate(rows):
             for name in names:
@@ -202,6 +197,4 @@ class LengthGroupedSampler(Sampler[int]):
 def check_length(max_length: int, positions: int) -> None:
     """Raise `RecipeError` for sequences longer than the model's position embedding."""
     if max_length > positions:
-        raise RecipeError(
-            f"max_length is {max_length}, the model has {positions} positions; set max_length to {positions} or less"
-        )
+        raise RecipeError(f"max_length is {max_length}, the model has {positions} positions; set at most {positions}")

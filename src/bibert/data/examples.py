@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-MAX_LENGTH = 128  # tokens of a text, unless a recipe says otherwise
 MOST_CLASSES_SHOWN = 8
 
 

@@ -6,8 +6,8 @@ same whichever one it was trained on.
 
 import logging
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class GlueTask:
     variants: int  # of each text in TinyBERT's augmentation
     written: tuple[str, ...] = ()  # the labels in the TSV files, by class id; empty if they are the names
     header: tuple[str, ...] = ()  # the columns of files that have no header line
-    dev: tuple[str, ...] = ("",)  # the splits to evaluate on, as the ends of GLUE's and the Hub's names for them
+    dev: Mapping[str, str] = field(default_factory=lambda: {"dev": ""})  # splits, and the ends of their file names
     broken_rows: int = 0  # how many unusable rows (no second question, a field missing) the released files may hold
 
     @property
@@ -49,15 +49,14 @@ def _key(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _read_tasks() -> Iterator[GlueTask]:
-    text = resources.files("bibert.data").joinpath("glue.toml").read_text(encoding="utf-8")
-    for name, row in tomllib.loads(text).items():
-        columns = {key: Columns(**row[key]) for key in ("columns", "hub_columns")}
-        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-        yield GlueTask(name, **{**row, **columns, **lists})
+def _task(name: str, row: Mapping[str, Any]) -> GlueTask:
+    columns = {key: Columns(**row[key]) for key in ("columns", "hub_columns")}
+    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    return GlueTask(name, **{**row, **columns, **lists})
 
 
-TASKS: Mapping[str, GlueTask] = {task.key: task for task in _read_tasks()}
+_TABLES = tomllib.loads(resources.files("bibert.data").joinpath("glue.toml").read_text(encoding="utf-8"))
+TASKS: Mapping[str, GlueTask] = {_key(name): _task(name, row) for name, row in _TABLES.items()}
 
 
 def get_task(name: str) -> GlueTask:
@@ -83,7 +82,7 @@ def load_glue_dev(task: str, folder: Path) -> dict[str, Split]:
     """Read only the dev splits of a task; MNLI has two."""
     row = get_task(task)
     home = _task_folder(row, Path(folder))
-    return {_split_name(end): load_glue_split(task, home / f"dev{end}.tsv") for end in row.dev}
+    return {name: load_glue_split(task, home / f"dev{end}.tsv") for name, end in row.dev.items()}
 
 
 def load_glue_split(task: str, path: Path) -> Split:
@@ -102,11 +101,9 @@ def load_glue_from_hub(task: str) -> TextData:
     try:
         parts: Mapping[str, Any] = load_dataset(HUB_NAME, row.key)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{HUB_NAME}: cannot load {row.name} ({one_line(error)}); "
-            "check the network, or give a folder of GLUE's TSV files"
-        ) from None
-    dev = {_split_name(end): _hub_split(row, parts, f"validation{end}") for end in row.dev}
+        remedy = "check the network, or give a folder of GLUE's TSV files"
+        raise DataError(f"{HUB_NAME}: cannot load {row.name} ({one_line(error)}); {remedy}") from None
+    dev = {name: _hub_split(row, parts, f"validation{end}") for name, end in row.dev.items()}
     return TextData(row.name, _hub_split(row, parts, "train"), dev, row.label_names, row.metrics, source=HUB_NAME)
 
 
@@ -131,16 +128,10 @@ def _task_folder(task: GlueTask, folder: Path) -> Path:
     raise DataError(f"{folder}: no folder {task.name} in it (found {here}); put GLUE's {task.name} files there")
 
 
-def _split_name(end: str) -> str:
-    return "dev_mismatched" if end == "_mismatched" else "dev"
-
-
 def _split_of(task: GlueTask, table: Table, columns: Columns, written: tuple[str, ...]) -> Split:
     for name in columns.names:
         if name not in table.columns:
-            raise DataError(
-                f"{table.top}: no column {name!r} among {shown(table.columns)}; give the files of {task.name}"
-            )
+            raise DataError(f"{table.top}: no column {name!r} among {shown(table.columns)}; is it {task.name}?")
     needed = zip(*(table.columns[name] for name in columns.names), strict=True)
     whole = [row for row, cells in enumerate(needed) if all(cell is not None and str(cell).strip() for cell in cells)]
     broken = len(table) - len(whole)

@@ -108,9 +108,8 @@ class Input:
                     yield line
             except UnicodeError as error:  # errors of multi-byte encodings, which cannot be escaped
                 reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
-                raise DataError(
-                    f"{self.origin}:{number}: is not {decoding.encoding} ({reason}); name the file's encoding"
-                ) from None
+                problem = f"is not {decoding.encoding} ({reason})"
+                raise DataError(f"{self.origin}:{number}: {problem}; name the file's encoding") from None
             finally:
                 if not text.closed:
                     text.detach()  # or its end would close standard input

@@ -96,5 +96,4 @@ def _counts(answers: Array, gold: Array) -> tuple[Counts, Counts, Counts]:
 def _ranks(values: Array) -> Array:
     """Ranks in order of size, from 1; equal values share the mean of theirs."""
     _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Array = (np.cumsum(times) - (times - 1) / 2)[place]
-    return ranks
+    return np.asarray((np.cumsum(times) - (times - 1) / 2)[place])

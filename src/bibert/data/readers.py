@@ -5,26 +5,21 @@ columns (`tables`); prediction labels them as they pass (`runtime.tables`). Byte
 """
 
 import csv
-import difflib
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, is_plain, reading, shown
-from bibert.errors import DataError, one_line, require_extra
+from bibert.errors import DataError, did_you_mean, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
-DELIMITERS = MappingProxyType({",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"})
-FORMAT_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
-    {".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-)
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -66,10 +61,8 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
         clear = _first_known([name for name in NAMES["clear_texts"] if name not in others], names)
         text, second = _first_known([first, *NAMES["texts"]], names), _first_known([second], names)
         if second and clear and not pair:
-            raise DataError(
-                f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; name the text column {clear!r}, "
-                f"or the text column {text!r} and the pair column {second!r}"
-            )
+            remedy = f"name the text column {clear!r}, or the text column {text!r} and the pair column {second!r}"
+            raise DataError(f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; {remedy}")
         pair = pair or second
     if not text:
         raise _unknown_column("text", NAMES["texts"], names, top)
@@ -79,9 +72,7 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
 def _find_named(name: str, names: Sequence[str], top: str) -> str:
     found = name if name in names else _first_known([name.lower()], names)
     if name and not found:
-        close = difflib.get_close_matches(name, names, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else "name one that is there"
-        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {remedy}")
+        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {did_you_mean(name, names)}")
     return found
 
 
@@ -91,10 +82,8 @@ def _first_known(known: Iterable[str], names: Sequence[str]) -> str:
 
 
 def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], top: str) -> DataError:
-    return DataError(
-        f"{top}: no {part} column among {shown(names)}; name the {part} column, "
-        f"or add a header line with a known name ({', '.join(known[:5])}, ...)"
-    )
+    remedy = f"name the {part} column, or add a header line with a known name ({', '.join(known[:5])}, ...)"
+    return DataError(f"{top}: no {part} column among {shown(names)}; {remedy}")
 
 
 def _distinct(found: Columns, top: str) -> Columns:
@@ -229,10 +218,9 @@ class Delimited(LineReader):
         names = tuple(self.decoding.checked(name.strip(), self.where(line)) for name in fields)
         other = next((other for other in DELIMITERS if len(names) == 1 and other in names[0]), None)
         if other:
-            raise DataError(
-                f"{self.where(line)}: the header is one column, {shown(names)}, which seems to be separated by "
-                f"{DELIMITERS[other]}, not {DELIMITERS[self.delimiter]}; save it as .csv with commas or .tsv with tabs"
-            )
+            problem = f"the header is one column, {shown(names)}, which seems to be separated by {DELIMITERS[other]}"
+            remedy = "save it as .csv with commas or .tsv with tabs"
+            raise DataError(f"{self.where(line)}: {problem}, not {DELIMITERS[self.delimiter]}; {remedy}")
         twice = next((name for name in names if name and names.count(name) > 1), None)
         if twice:
             raise DataError(f"{self.where(line)}: column {twice!r} is in the header more than once; rename one")
@@ -242,10 +230,9 @@ class Delimited(LineReader):
         if isinstance(record, DataError):
             raise record
         if len(record) != len(self.names) and not self._ragged:
-            raise DataError(
-                f"{self.where(number)}: {len(record)} fields where the header has {len(self.names)} "
-                f"({shown(self.names)}); fix the row: a field holds a delimiter or line break, or its end is missing"
-            )
+            sizes = f"{len(record)} fields where the header has {len(self.names)} ({shown(self.names)})"
+            remedy = "fix the row: a field holds a delimiter or line break, or its end is missing"
+            raise DataError(f"{self.where(number)}: {sizes}; {remedy}")
         fields = record
         if not is_plain("".join(record)):  # checked together, which is quick
             fields = [self.decoding.checked(field, self.where(number)) for field in record]
@@ -324,13 +311,9 @@ class Parquet(Reader):
         """Yield batches of rows, with the cells of the columns in `only`."""
         with self._reading_parquet():
             for batch in self._file.iter_batches(batch_size=most_rows):
-                cells = zip(*(batch.column(self.names.index(name)).to_pylist() for name in self.only), strict=True)
-                first = self._rows_read + 1
+                first, rows = self._rows_read + 1, batch.select(self.only).to_pylist()
                 self._rows_read += len(batch)
-                yield [
-                    Row(first + place, dict(zip(self.only, row, strict=True)), (batch, place))
-                    for place, row in enumerate(cells)
-                ]
+                yield [Row(first + place, cells, (batch, place)) for place, cells in enumerate(rows)]
 
     @contextmanager
     def _reading_parquet(self) -> Iterator[None]:
@@ -345,9 +328,9 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-FORMATS: Mapping[str, Callable[[Input, Decoding], Reader]] = MappingProxyType(
-    {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
-)
+Formats = Mapping[str, type[Reader]]
+FORMATS: Formats = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
+FORMAT_OF_SUFFIX: Mapping[str, str] = {**{f".{name}": name for name in FORMATS}, ".ndjson": "jsonl"}
 
 
 def format_of(path: Path, remedy: str = "") -> str:
@@ -356,9 +339,8 @@ def format_of(path: Path, remedy: str = "") -> str:
         raise DataError(f"{path}: is a folder, not a file; {files_in(path)}")
     if suffix_of(path) not in FORMAT_OF_SUFFIX:
         known = ", ".join(FORMAT_OF_SUFFIX)
-        raise DataError(
-            f"{path}: the suffix shows no known format; give it a name ending in {known}, or that and .gz{remedy}"
-        )
+        remedy = f"give it a name ending in {known}, or that and .gz{remedy}"
+        raise DataError(f"{path}: the suffix shows no known format; {remedy}")
     return FORMAT_OF_SUFFIX[suffix_of(path)]
 
 

@@ -104,9 +104,7 @@ def table_of_dataset(dataset: "Dataset", origin: str) -> Table:
         raise DataError(f"{origin}: has no row; check the filter or the split it came from")
     plain = dataset.with_format()
     columns: dict[str, Sequence[object]] = {name: list(plain[name]) for name in plain.column_names}
-    class_names = {
-        name: tuple(feature.names) for name, feature in dataset.features.items() if hasattr(feature, "names")
-    }
+    class_names = {name: tuple(kind.names) for name, kind in dataset.features.items() if hasattr(kind, "names")}
     for name, names in class_names.items():
         columns[name] = [names[id_] if isinstance(id_, int) and id_ >= 0 else None for id_ in columns[name]]
     return Table(origin, columns, class_names=class_names)
@@ -224,15 +222,11 @@ def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
     ids = {name: id_ for id_, name in enumerate(classes)}
     for row, label in enumerate(labels):
         if classes and label not in ids:
-            raise DataError(
-                f"{table.where(row)}: unknown label {shown([label])}; write it as one of the {len(classes)} classes, "
-                f"{shown(classes)}, or train on rows that have it"
-            )
+            remedy = f"write it as one of the {len(classes)} classes, {shown(classes)}, or train on rows that have it"
+            raise DataError(f"{table.where(row)}: unknown label {shown([label])}; {remedy}")
         if not classes and not (NUMBER.fullmatch(label) and math.isfinite(float(label))):
-            raise DataError(
-                f"{table.where(row)}: score {shown([label])} in column {columns.label!r} is not a finite number; "
-                "write it like 3.5, or leave regression off for classes"
-            )
+            problem = f"score {shown([label])} in column {columns.label!r} is not a finite number"
+            raise DataError(f"{table.where(row)}: {problem}; write it like 3.5, or leave regression off for classes")
     return Split(texts, pairs, tuple(ids[label] if classes else float(label) for label in labels), table.origin)
 
 
@@ -244,9 +238,7 @@ def texts_of(table: Table, column: str) -> tuple[str, ...]:
             problem = f"empty text in column {column!r}; fill it in or remove the row"
         elif not isinstance(cell, str):
             kind = type(cell).__name__
-            problem = (
-                f"column {column!r} holds a value of type {kind}, not a text; name another column or write strings"
-            )
+            problem = f"column {column!r} holds a value of type {kind}, not a text; name another one or write strings"
         elif not cell.isascii() and HALF_SURROGATE.search(cell):
             problem = f"column {column!r} holds half a surrogate pair; write the text again"
         if problem:
@@ -289,19 +281,14 @@ def classes_of(table: Table, column: str, *, regression: bool | None = None) -> 
     if regression or (regression is None and fraction is not None):
         return ()
     if fraction is not None:
-        raise DataError(
-            f"{table.where(fraction)}: label {labels[fraction]} is not a class: classes are names or whole numbers; "
-            "for scores ask for regression"
-        )
+        remedy = "classes are names or whole numbers; for scores ask for regression"
+        raise DataError(f"{table.where(fraction)}: label {labels[fraction]} is not a class: {remedy}")
     present = set(labels)
     if len(present) == 1:
-        raise DataError(
-            f"{table.origin}: all {len(labels)} rows have the label {shown(present)}; two classes are needed"
-        )
+        problem = f"all {len(labels)} rows have the label {shown(present)}"
+        raise DataError(f"{table.origin}: {problem}; two classes are needed")
     if len(present) > 2 and len(present) * MIN_ROWS_PER_CLASS > len(labels):
-        raise DataError(
-            f"{table.origin}: {len(present)} different labels in {len(labels)} rows, fewer than {MIN_ROWS_PER_CLASS} "
-            "rows a class; is it the right column? For scores ask for regression"
-        )
+        problem = f"{len(present)} different labels in {len(labels)} rows, fewer than {MIN_ROWS_PER_CLASS} rows a class"
+        raise DataError(f"{table.origin}: {problem}; is it the right column? For scores ask for regression")
     numeric = all(NUMBER.fullmatch(name) for name in present)
     return declared or tuple(sorted(present, key=lambda name: (float(name) if numeric else 0.0, name)))

@@ -50,19 +50,15 @@ def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSeq
     """Match the layers and heads of two models, whose depth, width, heads and labels must fit."""
     mine, theirs = student.config, teacher.config
     if theirs.num_hidden_layers % mine.num_hidden_layers:
-        raise CheckpointError(
-            f"the teacher has {theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}: "
-            "the teacher's depth must be a multiple of the student's"
-        )
+        layers = f"{theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}"
+        raise CheckpointError(f"the teacher has {layers}: its depth must be a multiple of the student's")
     equal = {"hidden_size": "hidden size", "num_labels": "number of labels", "head_size": "size of a head"}
     if mine.kept_heads is None:
         equal["num_attention_heads"] = "number of heads"
     for key, name in equal.items():
-        if getattr(theirs, key) != getattr(mine, key):
-            raise CheckpointError(
-                f"the teacher's {name} is {getattr(theirs, key)}, the student's {getattr(mine, key)}: "
-                "they must be equal"
-            )
+        wanted, found = getattr(theirs, key), getattr(mine, key)
+        if wanted != found:
+            raise CheckpointError(f"the teacher's {name} is {wanted}, the student's {found}: they must be equal")
     kept = None if mine.kept_heads is None else tuple(tuple(row) for row in mine.kept_heads)
     return LayerMatch(theirs.num_hidden_layers // mine.num_hidden_layers, kept)
 
@@ -115,15 +111,6 @@ TERMS: Mapping[str, Term] = {
 }
 
 
-def check_weights(weights: Mapping[str, float]) -> None:
-    """Raise a `RecipeError` for a term that does not exist or a weight below 0."""
-    for name, weight in weights.items():
-        if name not in TERMS:
-            raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
-        if not 0 <= weight < math.inf:
-            raise RecipeError(f"the weight of the distillation term {name!r} is {weight}; must be a number from 0 up")
-
-
 @dataclass(frozen=True)
 class LossTerms:
     """The loss of one batch, term by term; `total` is minimized."""
@@ -141,34 +128,25 @@ class Objective:
     mask_padding: bool = True  # the released code counts padding
 
     def __post_init__(self) -> None:
-        check_weights(self.weights)
+        for name, weight in self.weights.items():
+            if name not in TERMS:
+                raise RecipeError(f"there is no distillation term {name!r}; {did_you_mean(name, TERMS)}")
+            if not 0 <= weight < math.inf:
+                raise RecipeError(f"the weight of the distillation term {name!r} is {weight}, must be from 0 up")
         object.__setattr__(self, "weights", {name: weight for name, weight in self.weights.items() if weight})
         if not self.weights:
-            raise RecipeError(
-                "every distillation term has weight 0, so the student would learn nothing; give one a weight"
-            )
+            raise RecipeError("every distillation term has weight 0, so nothing would be learned; give one a weight")
 
-    @property
-    def needs_trace(self) -> bool:
-        """Whether any term reads the traces."""
-        return any(TERMS[name].trace for name in self.weights)
-
-    @property
-    def reaches_logits(self) -> bool:
-        """Whether pooler and classifier get a gradient."""
-        return any(TERMS[name].logits for name in self.weights)
-
-    @property
-    def needs_teacher(self) -> bool:
-        """Whether any term reads the teacher."""
-        return any(TERMS[name].teacher for name in self.weights)
+    def reads(self, part: str) -> bool:
+        """Whether any term reads a part of the lesson: `trace`, `logits` (of the student) or `teacher`."""
+        return any(getattr(TERMS[name], part) for name in self.weights)
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
         assert student.logits is not None
         assert teacher.logits is not None
         layers, states, mask = [], [], torch.ones_like(student.logits[:, :1])
-        if self.needs_trace:
+        if self.reads("trace"):
             mine, theirs = student.trace, teacher.trace
             assert mine is not None
             assert theirs is not None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.data.examples import MAX_LENGTH
+from bibert.data import MAX_LENGTH
 from bibert.errors import DataError, require_extra
 from bibert.models import find_file
 from bibert.nn import RUN_MODEL, network_folder

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bibert.data import MAX_LENGTH
 from bibert.data.encoding import Collator, EncodedSplit
-from bibert.data.examples import MAX_LENGTH
 from bibert.distill.objective import match_layers
 from bibert.errors import DataError
 from bibert.files import read_json_lines

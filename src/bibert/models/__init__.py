@@ -65,11 +65,9 @@ def fetch(name: str) -> Path:
     failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
     repository, _, revision = name.partition("@")
     try:
-        folder = snapshot_download(
-            repository, revision=revision or None, allow_patterns=f"*{SUFFIX}", tqdm_class=Silent
-        )
+        wanted = f"*{SUFFIX}"
+        folder = snapshot_download(repository, revision=revision or None, allow_patterns=wanted, tqdm_class=Silent)
     except failures as error:
-        raise ModelFileError(
-            f"{name}: no such file or folder, and the Hub does not provide it ({one_line(error)})"
-        ) from error
+        reason = f"the Hub does not provide it ({one_line(error)})"
+        raise ModelFileError(f"{name}: no such file or folder, and {reason}") from error
     return Path(folder)

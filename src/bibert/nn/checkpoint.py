@@ -40,12 +40,10 @@ class Classifier:
 def load_classifier(
     checkpoint: str | Path, label_names: Sequence[str] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Classifier:
-    """Load any BERT checkpoint: a bare encoder, a Hugging Face classifier, or one of our own.
+    """Load any BERT from a folder, a run folder or the Hub: a bare encoder, a classifier, or one of our own.
 
-    Args:
-        checkpoint: a folder, a run folder around one, or a name on the Hub.
-        label_names: the labels of the data; () for regression; None keeps the checkpoint's own.
-        overrides: values of the configuration to change, such as dropout rates.
+    `label_names` are the labels of the data, () for regression; None keeps the checkpoint's own. `overrides` change
+    values of the configuration, such as dropout rates.
     """
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
@@ -91,10 +89,9 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
         reason = in_a_folder if Path(checkpoint).is_dir() else on_the_hub
         raise CheckpointError(f"{checkpoint}: {reason} ({one_line(error)})") from error
     if found.model_type not in MODEL_TYPES:
-        raise CheckpointError(
-            f"{checkpoint}: the architecture is {found.model_type!r}, this package binarizes BERT "
-            f"({' or '.join(MODEL_TYPES)}); choose a checkpoint whose config.json says model_type 'bert'"
-        )
+        problem = f"the architecture is {found.model_type!r}, this package binarizes BERT ({' or '.join(MODEL_TYPES)})"
+        remedy = "choose a checkpoint whose config.json says model_type 'bert'"
+        raise CheckpointError(f"{checkpoint}: {problem}; {remedy}")
     values = found.to_dict() | dict(overrides)
     values.pop("model_type")
     if label_names is not None:
@@ -115,7 +112,11 @@ def _label_names(config: BiBertConfig) -> tuple[str, ...]:
 
 
 def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> BiBertForSequenceClassification:
-    _refuse_pickle(Path(checkpoint))
+    folder = Path(checkpoint)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")):
+        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+        found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
+        raise CheckpointError(f"{folder}: needs model.safetensors, found {found}; convert it with save_pretrained")
     try:
         with without_notices():  # a missing classifier is expected and checked below
             model, info = BiBertForSequenceClassification.from_pretrained(
@@ -126,24 +127,13 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
                 use_safetensors=True,
             )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{checkpoint}: the weights cannot be read ({one_line(error)}); download the checkpoint again"
-        ) from error
+        reason = f"the weights cannot be read ({one_line(error)})"
+        raise CheckpointError(f"{checkpoint}: {reason}; download the checkpoint again") from error
     _check_complete(checkpoint, info, new_head)
     for name, value in model.state_dict().items():
         if not value.isfinite().all():
             raise NumericError(f"{checkpoint}: {name!r} contains NaN or infinity; its training has diverged")
     return model  # type: ignore[no-any-return]
-
-
-def _refuse_pickle(folder: Path) -> None:
-    if not folder.is_dir() or any(folder.glob("*.safetensors")):
-        return
-    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-    found = f"only {pickles[0]}, a pickle, which can run code" if pickles else "none"
-    raise CheckpointError(
-        f"{folder}: needs model.safetensors, found {found}; convert it with model.save_pretrained(folder)"
-    )
 
 
 def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:
@@ -155,10 +145,9 @@ def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: b
         if not (new_head and name.startswith("classifier."))
     )
     if missing or resized:
-        raise CheckpointError(
-            f"{checkpoint}: {len(missing)} tensors are missing and {len(resized)} have another shape, "
-            f"the first is {(missing + resized)[0]}; the checkpoint is not a complete BERT classifier"
-        )
+        wrong = f"{len(missing)} tensors are missing and {len(resized)} have another shape"
+        first = (missing + resized)[0]
+        raise CheckpointError(f"{checkpoint}: {wrong}, the first is {first}; it is not a complete BERT classifier")
 
 
 def load_tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase:
@@ -168,19 +157,15 @@ def load_tokenizer(checkpoint: str | Path, rows: int) -> PreTrainedTokenizerBase
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER} ({one_line(error)})") from error
     if not tokenizer.is_fast:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json; "
-            "choose a checkpoint with a fast tokenizer"
-        )
+        found = f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json"
+        raise CheckpointError(f"{checkpoint}: {found}; choose a checkpoint with a fast tokenizer")
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     if vocabulary.keys() <= set(tokenizer.all_special_tokens):  # the library's default if there is no file
         raise CheckpointError(f"{checkpoint}: {NO_TOKENIZER}")
     ids = max(vocabulary.values()) + 1
     if ids > rows:
-        raise CheckpointError(
-            f"{checkpoint}: the tokenizer has {ids} token ids, the word embedding {rows} rows; "
-            "use the tokenizer that the checkpoint was trained with"
-        )
+        sizes = f"the tokenizer has {ids} token ids, the word embedding {rows} rows"
+        raise CheckpointError(f"{checkpoint}: {sizes}; use the tokenizer that the checkpoint was trained with")
     if tokenizer.pad_token_id is None:
         raise CheckpointError(f"{checkpoint}: the tokenizer has no padding token; use the tokenizer of a BERT")
     return tokenizer

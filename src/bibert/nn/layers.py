@@ -13,20 +13,8 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 from bibert.errors import NumericError
-from bibert.nn.functional import (
-    AttentionResult,
-    HeadLevels,
-    Quantized,
-    attention_scores,
-    bamm,
-    bi_attention,
-    bi_linear,
-    bool_,
-    dequantize,
-    exact_layer_norm,
-    sign,
-    sign_within,
-)
+from bibert.nn import functional
+from bibert.nn.functional import AttentionResult, HeadLevels, Quantized
 from bibert.nn.levels import LevelAttention, Levels
 from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
 from bibert.nn.schemes import Scheme, as_scheme
@@ -117,9 +105,9 @@ class QuantLinear(nn.Linear):
         if isinstance(x, Tensor) and self.quantizer == "none":
             return super().forward(x).to(x.dtype)  # autocast lowers the precision of the product and nothing else
         rows = self.input_quantizer(x) if isinstance(x, Tensor) else x
-        out = bi_linear(rows, self.quantized_weight(), self.bias)
+        out = functional.bi_linear(rows, self.quantized_weight(), self.bias)
         if self.twin_weight is not None:
-            out = out + bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
+            out = out + functional.bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
         return out
 
     def quantized_weight(self) -> Quantized:
@@ -148,7 +136,7 @@ class QuantEmbedding(nn.Embedding):
         rows = F.embedding(ids, table, self.padding_idx)
         if self.quantizer == "none":
             return rows
-        return dequantize(quantize_weight(self.quantizer, rows, self.bits, dims=(-1,)))
+        return functional.dequantize(quantize_weight(self.quantizer, rows, self.bits, dims=(-1,)))
 
 
 class LayerNorm(nn.LayerNorm):
@@ -167,15 +155,11 @@ class LayerNorm(nn.LayerNorm):
         """Normalize the last dimension; `needed` rows must be in range if statistics are exact."""
         if self.training or not self.is_exact:
             return super().forward(x)
-        return exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
+        return functional.exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:
-    """Evaluate a float head in float64 and round once to float32 (numeric contract, rule 7).
-
-    Raises:
-        NumericError: a result is not finite.
-    """
+    """Evaluate a float head in float64 and round once to float32 (numeric contract, rule 7); it must be finite."""
     parameters = {name: value.double() for name, value in function.named_parameters()}
     out: Tensor = torch.func.functional_call(function, parameters, (x.double(),)).to(x.dtype)
     if not out.isfinite().all():
@@ -199,10 +183,10 @@ class SoftmaxAttention(nn.Module):
         head = Scope(self.bits, dims=(-2, -1), mask=mask.transpose(-1, -2))
         queries, keys = self.query_quantizer(query, head), self.key_quantizer(key, head)
         values = self.value_quantizer(value, head)
-        scores = attention_scores(queries, keys)
+        scores = functional.attention_scores(queries, keys)
         quantized = self.weight_quantizer(self._softmax(scores, mask), Scope(self.bits, mask=mask))
         weights = F.dropout(quantized.levels * mask, dropout)
-        context = bamm(quantized._replace(levels=weights), values)
+        context = functional.bamm(quantized._replace(levels=weights), values)
         return AttentionResult(context, scores, weights, HeadLevels(queries.levels, keys.levels, values.levels))
 
     def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -218,14 +202,14 @@ class BiAttention(nn.Module):
 
     def __init__(self, scheme: Scheme, heads: int) -> None:
         super().__init__()
-        self.binarize = {"bool": bool_, "sign": sign}[scheme.attention]
+        self.binarize = {"bool": functional.bool_, "sign": functional.sign}[scheme.attention]
         self.threshold = nn.Parameter(torch.zeros(heads)) if scheme.score_thresholds else None
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> AttentionResult:
         """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
         if dropout:  # a dropped weight is a masked key: weights stay in {0, 1} and are not rescaled
             mask = mask * torch.rand_like(mask.expand(-1, query.shape[1], query.shape[2], -1)).ge(dropout)
-        return bi_attention(query, key, value, mask, self.binarize, self.threshold)
+        return functional.bi_attention(query, key, value, mask, self.binarize, self.threshold)
 
 
 def attention(scheme: Scheme, heads: int) -> nn.Module:
@@ -296,7 +280,7 @@ class BertSelfOutput(nn.Module):
         if self.scaled_context:
             keys = trace.weights.detach().sum(dim=-1).clamp_min(1)  # (B, H, T)
             width = keys.sqrt().transpose(1, 2).unsqueeze(-1)
-            context = sign_within(context.unflatten(-1, (keys.shape[1], -1)), width).flatten(-2)
+            context = functional.sign_within(context.unflatten(-1, (keys.shape[1], -1)), width).flatten(-2)
         return self.dense(context)  # type: ignore[no-any-return]
 
 

@@ -4,35 +4,30 @@
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from bibert.errors import CheckpointError, ModelFileError
 from bibert.nn.schemes import ONE_BIT, Scheme
 from bibert.packed.schema import PackedConfig
 
-CONFIG_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "vocabulary": "vocab_size",
-        "positions": "max_position_embeddings",
-        "token_types": "type_vocab_size",
-    }
-)
+CONFIG_KEYS: Mapping[str, str] = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "positions": "max_position_embeddings",
+    "token_types": "type_vocab_size",
+}
 
 # Activation before and quantizer of the second FFN layer's input, and its levels in a packed file. `sign` and `bool`
 # can be packed only without an activation: the sign of a computed GELU or ReLU is not the sign of its input.
-FFN_LEVELS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        ("gelu", "gelu_sign"): "sign",
-        ("linear", "sign"): "sign",
-        ("linear", "bool"): "bool",
-        ("linear", "levels"): "bool",
-    }
-)
+FFN_LEVELS: Mapping[tuple[str, str], str] = {
+    ("gelu", "gelu_sign"): "sign",
+    ("linear", "sign"): "sign",
+    ("linear", "bool"): "bool",
+    ("linear", "levels"): "bool",
+}
 
 
 def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> PackedConfig:
@@ -44,9 +39,7 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head_size = config.get("attention_head_size")
     if head_size is None and hidden % heads:
-        raise CheckpointError(
-            f"{heads} heads cannot share a hidden size of {hidden} evenly; choose a multiple of the heads"
-        )
+        raise CheckpointError(f"{heads} heads cannot share a hidden size of {hidden} evenly; choose a multiple")
     parts: dict[str, Any] = {}
     if scheme is not None:
         parts = {"thresholds": scheme.thresholds, "score_thresholds": scheme.score_thresholds}
@@ -67,14 +60,12 @@ def packed_config(config: Mapping[str, Any], scheme: Scheme | None = None) -> Pa
 
 def why_not_packable(scheme: Scheme) -> str | None:
     """The first reason why a packed file cannot hold the scheme, as the end of a sentence; None if it can."""
-    ffn, weights = _ffn(scheme), {scheme.weight, scheme.embedding}
+    ffn = (scheme.ffn_activation, scheme.ffn_quantizer)
+    weights = ", ".join(sorted({scheme.weight, scheme.embedding}))
     reasons = (
         (bool(scheme.kept), f"it keeps {' and '.join(scheme.kept)} in full precision, the file holds bits"),
         (scheme.split, "every weight is the sum of two, the file holds one"),
-        (
-            weights != {"sign"},
-            f"it has {scheme.bits} bits, weights by {', '.join(sorted(weights))}; the file has signs",
-        ),
+        (weights != "sign", f"it has {scheme.bits} bits, weights by {weights}; the file has signs"),
         (scheme.activation == "levels", None),  # the rest is about one bit
         (scheme.bits != ONE_BIT, f"it has {scheme.bits} bits by {scheme.activation!r}, the engine computes 'levels'"),
         (scheme.normalizer != "none", "its attention has a softmax, the engine computes Bi-Attention for one bit"),
@@ -87,8 +78,4 @@ def why_not_packable(scheme: Scheme) -> str | None:
 
 def ffn_levels(scheme: Scheme) -> str:
     """The levels of the second FFN layer's input in the file of a packable scheme: `packed.schema.FFN_LEVELS`."""
-    return FFN_LEVELS[_ffn(scheme)]
-
-
-def _ffn(scheme: Scheme) -> tuple[str, str]:
-    return scheme.ffn_activation, scheme.ffn_quantizer
+    return FFN_LEVELS[scheme.ffn_activation, scheme.ffn_quantizer]

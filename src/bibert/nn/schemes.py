@@ -1,13 +1,16 @@
 """Schemes: how a BERT is quantized and trained, with every row of the paper's tables as one row of data.
 
 `QUANTIZERS` says which quantizer may be used where, and with how many bits. A `Scheme` is checked against it when it
-is created. `SCHEMES` holds the rows: a new rival is a new row and a test. This module needs no torch: `quantizers`
-implements the quantizers by name, `distill.objective` the loss terms.
+is created. `SCHEMES` holds the rows of schemes.toml: a new rival is a new row there and a test. This module needs no
+torch: `quantizers` implements the quantizers by name, `distill.objective` the loss terms.
 """
 
 import re
+import tomllib
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from importlib import resources
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -51,47 +54,38 @@ SIGNED = ("activation", *UNSIGNED)
 LEVEL_BITS = range(2, 5, 2)  # the dial
 FLOAT, ONE, TWO, ANY = range(FLOAT_BITS, FLOAT_BITS + 1), range(1, 2), range(2, 3), range(1, 9)
 AT_LEAST_TWO = range(2, 9)  # levels up to ±(2^(bits-1) - 1), which is 0 for one bit
-QUANTIZERS: Mapping[str, Quantizer] = MappingProxyType(
-    {
-        "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
-        "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
-        "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
-        "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
-        "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
-        "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
-        "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
-        "affine": Quantizer(ANY, ("embedding", *SIGNED)),
-        "group_affine": Quantizer(ANY, ("weight",)),
-        "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
-        "lsq_unsigned": Quantizer(ANY, UNSIGNED),
-        "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
-        "asym": Quantizer(ONE, ("softmax",)),
-        "mean": Quantizer(ONE, ("softmax",)),
-        "quantile": Quantizer(ONE, ("softmax",)),
-    }
-)
+QUANTIZERS: Mapping[str, Quantizer] = {
+    "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
+    "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
+    "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
+    "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
+    "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
+    "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
+    "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
+    "affine": Quantizer(ANY, ("embedding", *SIGNED)),
+    "group_affine": Quantizer(ANY, ("weight",)),
+    "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
+    "lsq_unsigned": Quantizer(ANY, UNSIGNED),
+    "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
+    "asym": Quantizer(ONE, ("softmax",)),
+    "mean": Quantizer(ONE, ("softmax",)),
+    "quantile": Quantizer(ONE, ("softmax",)),
+}
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
-QUANTIZER_FIELDS: Mapping[str, str] = MappingProxyType(  # the fields that name a quantizer, and whose bits it has
-    {
-        "weight": "weight",
-        "embedding": "embedding",
-        "activation": "activation",
-        "ffn_input": "activation",
-        "attention": "activation",
-    }
-)
-VALUES: Mapping[str, tuple[str | int, ...]] = MappingProxyType(  # the fields that take one of several other values
-    {
-        "normalizer": ("softmax", "none"),
-        "ffn_activation": ("gelu", "relu", "linear"),
-        "split": (False, True),
-        "score_thresholds": (False, True),
-        "gain": ("none", "layer", "row"),
-        "scaled_context": (False, True),
-        "attention_bits": (0, *LEVEL_BITS),
-    }
-)
-SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType({"thresholds": SITES, "kept": STRUCTURES})
+QUANTIZER_FIELDS: Mapping[str, str] = {  # the fields that name a quantizer, and whose bits it has
+    **{part: part for part in ("weight", "embedding", "activation")},
+    **dict.fromkeys(("ffn_input", "attention"), "activation"),
+}
+VALUES: Mapping[str, tuple[str | int, ...]] = {  # the fields that take one of several other values
+    "normalizer": ("softmax", "none"),
+    "ffn_activation": ("gelu", "relu", "linear"),
+    "split": (False, True),
+    "score_thresholds": (False, True),
+    "gain": ("none", "layer", "row"),
+    "scaled_context": (False, True),
+    "attention_bits": (0, *LEVEL_BITS),
+}
+SUBSETS: Mapping[str, tuple[str, ...]] = {"thresholds": SITES, "kept": STRUCTURES}
 
 
 @dataclass(frozen=True)
@@ -104,17 +98,10 @@ class Stage:
     half_width_ternary: bool = False  # BinaryBERT's first student; later stages train the student split from it
 
 
-LABELS_ONLY = (Stage("labels", {"gold": 1.0}),)
-VANILLA = (Stage("vanilla", {"attention": 1.0, "mha": 1.0, "hidden": 1.0, "prediction": 1.0}),)
-DMD_TERMS = ("dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction")
-DMD = (Stage("dmd", dict.fromkeys(DMD_TERMS, 1.0)),)
-TERNARY = (Stage("ternary", {"attention": 1.0, "hidden": 1.0, "prediction": 1.0}),)
-TWO_STAGES_TWICE = (
-    Stage("ternary-layers", {"attention": 1.0, "hidden": 1.0}, 2.5, half_width_ternary=True),
-    Stage("ternary-logits", {"prediction": 1.0}, half_width_ternary=True),
-    Stage("split-layers", {"attention": 1.0, "hidden": 1.0}, 2.5),
-    Stage("split-logits", {"prediction": 1.0}),
-)
+_TABLES = tomllib.loads(resources.files("bibert.nn").joinpath("schemes.toml").read_text(encoding="utf-8"))
+SCHEDULES: Mapping[str, tuple[Stage, ...]] = {
+    name: tuple(Stage(**stage) for stage in stages) for name, stages in _TABLES["schedules"].items()
+}
 
 
 @dataclass(frozen=True)
@@ -138,7 +125,7 @@ class Scheme:
     scaled_context: bool = False  # the gradient window of the context's sign grows with √(attended keys)
     kept: tuple[str, ...] = ()  # structures in full precision, to measure the cost of binarizing them
     attention_bits: int = 0  # bits of queries, keys, values and attention weights of `levels`; 0 in other schemes
-    schedule: tuple[Stage, ...] = LABELS_ONLY  # the training runs, in order
+    schedule: tuple[Stage, ...] = SCHEDULES["labels"]  # the training runs, in order
 
     def __post_init__(self) -> None:
         for rule in (_wrong_values, _wrong_quantizers, _contradictions, _wrong_levels, _wrong_schedule):
@@ -201,10 +188,8 @@ def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
             continue
         has = f" (bits: {', '.join(map(str, QUANTIZERS[name].bits))})" if name in QUANTIZERS else ""
         names = [other for other, quantizer in QUANTIZERS.items() if quantizer.fits(place, bits)]
-        yield (
-            f"{field} is {name!r}{has}, must be one of {', '.join(names) or '(none fits)'}: "
-            f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
-        )
+        reason = f"a {scheme.bits} scheme with normalizer={scheme.normalizer!r} has {bits} bits there"
+        yield f"{field} is {name!r}{has}, must be one of {', '.join(names) or '(none fits)'}: {reason}"
 
 
 def _contradictions(s: Scheme) -> Iterator[str]:
@@ -222,10 +207,8 @@ def _contradictions(s: Scheme) -> Iterator[str]:
         yield "a split student has half the teacher's width and two scales per weight: remove gain and kept, or split"
     ffn = s.ffn_input or s.activation
     if ffn == "bool" and s.ffn_activation != "linear":
-        yield (
-            f"ffn_input is 'bool' after ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 "
-            "has the bit 1; use ffn_activation='linear'"
-        )
+        reason = f"ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 has the bit 1"
+        yield f"ffn_input is 'bool' after {reason}; use ffn_activation='linear'"
     if ffn == "sign" and s.ffn_activation == "relu" and "ffn_hidden" not in s.thresholds:
         yield "a sign after ffn_activation='relu' is always +1; use 'gelu', 'linear' or a threshold at 'ffn_hidden'"
 
@@ -253,88 +236,15 @@ def _wrong_schedule(s: Scheme) -> Iterator[str]:
         yield f"split is false, but the schedule ({stages}) trains a half-width student to split; use another row"
 
 
-def _one_bit(name: str, schedule: tuple[Stage, ...], **changes: Any) -> Scheme:
-    """The paper's Section 2: bi-linear layers and signs everywhere; rows differ in attention and losses."""
-    return Scheme(name, ONE_BIT, weight="sign", embedding="sign", activation="sign", schedule=schedule, **changes)
+def _rows() -> Iterator[Scheme]:
+    for name, row in _TABLES["schemes"].items():
+        groups = [_TABLES["common"][group] for group in row.pop("like", ())]
+        values = dict(ChainMap(row, *groups))
+        values |= {"bits": Bits(*values["bits"]), "thresholds": tuple(values.get("thresholds", ()))}
+        yield Scheme(name, **{**values, "schedule": SCHEDULES[values.get("schedule", "labels")]})
 
 
-def _levels(name: str, bits: int, schedule: tuple[Stage, ...] = DMD, attention_bits: int = 4) -> Scheme:
-    """The dial: 1-bit weights and embeddings, `bits` of activation, softmax attention on levels."""
-    return Scheme(
-        name,
-        Bits(1, 1, bits),
-        weight="sign",
-        embedding="sign",
-        activation="levels",
-        attention="levels",
-        ffn_activation="linear",
-        gain="row",
-        attention_bits=attention_bits,
-        schedule=schedule,
-    )
-
-
-def _rival(name: str, bits: Bits, weight: str, activation: str, **changes: Any) -> Scheme:
-    """Weights and word embedding with one quantizer; activations and attention weights with another."""
-    values = {"weight": weight, "embedding": weight, "activation": activation, "attention": activation}
-    return Scheme(name, bits, **{**values, **changes})
-
-
-_BI_ATTENTION = {"normalizer": "none", "attention": "bool"}
-_SPLIT = {"split": True, "schedule": TWO_STAGES_TWICE}
-_LSQ = {"attention": "lsq_unsigned", "ffn_input": "lsq_unsigned", "ffn_activation": "relu"}
-_ROWS = (
-    Scheme("full_precision", FULL_BITS),
-    # Table 1 and Sections 2 and 3: the baseline, its two ablations, and BiBERT.
-    _one_bit("baseline", VANILLA, attention="sign"),
-    _one_bit("baseline+bi_attention", VANILLA, **_BI_ATTENTION),
-    _one_bit("baseline+dmd", DMD, attention="sign"),
-    _one_bit("bibert", DMD, **_BI_ATTENTION),
-    _one_bit(
-        "bibert_plus",
-        DMD,
-        **_BI_ATTENTION,
-        ffn_input="bool",
-        ffn_activation="linear",
-        thresholds=SITES,
-        score_thresholds=True,
-        gain="row",
-        scaled_context=True,
-    ),
-    _levels("bibert_2", 2),
-    _levels("bibert_4", 4),
-    # The assistant of `bibert_plus`, trained first to become its teacher: linear layers have ternary inputs.
-    _rival(
-        "bibert_plus_1-1-2",
-        Bits(1, 1, 2),
-        "sign",
-        "twn",
-        **_BI_ATTENTION,
-        score_thresholds=True,
-        gain="row",
-        schedule=DMD,
-    ),
-    # Appendix, "Solutions of Attention Weight".
-    _one_bit("baseline_asym", VANILLA, attention="asym"),
-    _one_bit("baseline_mu", VANILLA, attention="mean"),
-    _one_bit("baseline_50", VANILLA, attention="quantile", quantile=0.5),
-    # Appendix, "Variants of Binarized Attention Mechanism"; the fourth variant is `bibert` under another name.
-    _one_bit("attention_sign", DMD, attention="sign"),
-    _one_bit("attention_bool", DMD, attention="bool"),
-    _one_bit("attention_sign_max_entropy", DMD, normalizer="none", attention="sign"),
-    _one_bit("attention_bool_max_entropy", DMD, **_BI_ATTENTION),
-    # Table 2, the rivals.
-    _rival("q_bert", Bits(2, 8, 8), "group_affine", "affine", embedding="affine"),
-    _rival("q2bert", Bits(2, 8, 8), "symmetric", "ema_symmetric"),
-    _rival("ternarybert_2-2-8", Bits(2, 2, 8), "twn", "symmetric", schedule=TERNARY),
-    _rival("ternarybert_2-2-2", Bits(2, 2, 2), "twn", "twn", schedule=TERNARY),
-    _rival("ternarybert_2-2-1", Bits(2, 2, 1), "twn", "bwn", schedule=TERNARY),
-    _rival("binarybert_1-1-4", Bits(1, 1, 4), "bwn", "lsq", **_SPLIT, **_LSQ),
-    _rival("binarybert_1-1-2", Bits(1, 1, 2), "bwn", "twn", **_SPLIT),
-    _rival("binarybert_1-1-1", Bits(1, 1, 1), "bwn", "bwn", **_SPLIT),
-    _rival("binarybert_50", Bits(1, 1, 1), "bwn", "bwn", **_SPLIT, attention="quantile", quantile=0.5),
-)
-SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _ROWS})
+SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _rows()})
 
 
 def baseline_quantile(percent: float) -> Scheme:

@@ -18,6 +18,9 @@ from bibert.nn.model import BertLayer, BiBertForSequenceClassification, evaluati
 from bibert.nn.quantizers import Calibrated, Scope, twn
 from bibert.nn.schemes import Bits, Scheme, as_scheme
 
+# The fields of a scheme that say how activations are quantized.
+OF_ACTIVATIONS = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept", "attention_bits")
+
 
 def binarize(teacher: BiBertForSequenceClassification, scheme: Scheme | str) -> BiBertForSequenceClassification:
     """A student under `scheme`, a row of `SCHEMES` by name or a value, with the weights of a full-precision teacher."""
@@ -44,10 +47,8 @@ def half_width_ternary(scheme: Scheme) -> Scheme:
 def with_scheme(model: BiBertForSequenceClassification, scheme: Scheme) -> BiBertForSequenceClassification:
     """A copy of `model` under another scheme, parameter by parameter."""
     if model.config.quantization.split != scheme.split:
-        raise SchemeError(
-            f"a model of scheme {model.config.quantization.name!r} cannot become {scheme.name!r}: "
-            "only one of the two has split weights; start from the full-precision teacher"
-        )
+        both = f"a model of scheme {model.config.quantization.name!r} cannot become {scheme.name!r}"
+        raise SchemeError(f"{both}: only one has split weights; start from the full-precision teacher")
     student = _untrained(model, scheme=scheme.to_dict())
     missing, unexpected = student.load_state_dict(model.state_dict(), strict=False)
     own = (".step", ".range", ".threshold", ".gain")  # a scheme may have its own
@@ -71,7 +72,10 @@ def calibrate(
     were copied and are kept.
     """
     sites = [module for module in model.modules() if isinstance(module, Calibrated)]
-    if not sites or _same_activations(source.config.quantization, model.config.quantization):
+    before, now = source.config.quantization, model.config.quantization
+    same = before.bits.activation == now.bits.activation
+    same &= all(getattr(before, name) == getattr(now, name) for name in OF_ACTIVATIONS)
+    if not sites or same:
         return
     for site in sites:
         site.calibrating = True
@@ -81,12 +85,6 @@ def calibrate(
     finally:
         for site in sites:
             site.calibrating = False
-
-
-def _same_activations(one: Scheme, other: Scheme) -> bool:
-    names = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept", "attention_bits")
-    same = all(getattr(one, name) == getattr(other, name) for name in names)
-    return same and one.bits.activation == other.bits.activation
 
 
 @torch.no_grad()
@@ -133,7 +131,9 @@ def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceCla
     """The teacher with the more important half of its heads and FFN neurons; the hidden size stays."""
     heads = max(1, teacher.config.num_attention_heads // 2)
     neurons = max(1, teacher.config.intermediate_size // 2)
-    kept_heads = [_important_heads(layer, heads) for layer in _layers(teacher)]
+    outputs = [layer.attention.output.dense.weight for layer in _layers(teacher)]  # (C, H · D) each
+    sizes = [output.view(len(output), -1, teacher.config.head_size).pow(2).sum(dim=(0, 2)) for output in outputs]
+    kept_heads = [sorted(size.topk(heads).indices.tolist()) for size in sizes]
     student = _untrained(
         teacher,
         num_attention_heads=heads,
@@ -158,12 +158,6 @@ def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceCla
 
 def _layers(model: BiBertForSequenceClassification) -> list[BertLayer]:
     return cast("list[BertLayer]", list(model.bert.encoder.layer))
-
-
-def _important_heads(layer: BertLayer, heads: int) -> list[int]:
-    output = layer.attention.output.dense.weight  # (C, H · D)
-    size = output.view(output.shape[0], -1, layer.attention.self.head_size).pow(2).sum(dim=(0, 2))
-    return sorted(size.topk(heads).indices.tolist())
 
 
 def _copy_rows(narrow: nn.Linear, wide: nn.Linear, rows: Tensor) -> None:

@@ -21,17 +21,9 @@ from numpy.typing import NDArray
 
 from bibert.errors import ModelFileError
 from bibert.files import write_whole
+from bibert.packed import schema
 from bibert.packed.bits import has_stray_bits
 from bibert.packed.header import DAMAGED, LENGTH_BYTES, MOST_HEADER_BYTES, PACK_AGAIN, Description, decode, encode
-from bibert.packed.schema import (
-    DTYPES,
-    TOKENIZER,
-    PackedConfig,
-    TensorSpec,
-    columns_of_bits,
-    float32_bytes,
-    tensor_specs,
-)
 
 MOST_FILE_BYTES = 10**9
 # Other files that people pass, by their first bytes. Read as the length of a header, each would be far too large.
@@ -61,14 +53,14 @@ class PackedModel(Description):
         _check_contents(self)
 
     @cached_property
-    def specs(self) -> tuple[TensorSpec, ...]:
+    def specs(self) -> tuple[schema.TensorSpec, ...]:
         """Every tensor, in the order of the file."""
-        return tensor_specs(self.config, self.data.size - self.weights_bytes)
+        return schema.tensor_specs(self.config, self.data.size - self.weights_bytes)
 
     @cached_property
     def weights_bytes(self) -> int:
         """Bytes of the data section before the tokenizer."""
-        return tensor_specs(self.config, 0)[-1].offset
+        return schema.tensor_specs(self.config, 0)[-1].offset
 
     @property
     def tokenizer(self) -> bytes:
@@ -83,20 +75,20 @@ class PackedModel(Description):
     @property
     def float32_bytes(self) -> int:
         """Bytes of the same model and tokenizer before binarization."""
-        return sum(float32_bytes(self.config, spec) for spec in self.specs)
+        return sum(schema.float32_bytes(self.config, spec) for spec in self.specs)
 
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor; KeyError for an unknown name."""
         return _view(self.data, self._by_name[name])
 
     @cached_property
-    def _by_name(self) -> dict[str, TensorSpec]:
+    def _by_name(self) -> dict[str, schema.TensorSpec]:
         return {spec.name: spec for spec in self.specs}
 
     @classmethod
     def from_tensors(
         cls,
-        config: PackedConfig,
+        config: schema.PackedConfig,
         labels: Sequence[str],
         max_length: int,
         tensors: Mapping[str, NDArray[Any]],
@@ -105,9 +97,9 @@ class PackedModel(Description):
     ) -> "PackedModel":
         """Copy `tensors`, every tensor of the schema except the tokenizer, into a model."""
         description = Description(config, tuple(labels), max_length, about)
-        specs = tensor_specs(config, len(tokenizer))
+        specs = schema.tensor_specs(config, len(tokenizer))
         _require_file_size(len(encode(description, len(tokenizer))) + _end(specs))
-        remaining = {**tensors, TOKENIZER: np.frombuffer(tokenizer, dtype=DTYPES["U8"])}
+        remaining = {**tensors, schema.TOKENIZER: np.frombuffer(tokenizer, dtype=schema.DTYPES["U8"])}
         data = np.empty(_end(specs), dtype=np.uint8)
         for spec in specs:
             tensor, target = remaining.pop(spec.name, None), _view(data, spec)
@@ -140,11 +132,13 @@ def load(path: Path | str) -> PackedModel:
         with _open(Path(path)) as file:
             return _read(file, os.fstat(file.fileno()).st_size)
     except ModelFileError as error:
-        raise ModelFileError(f"{path}: {_shorten(str(error))}") from None
+        message, half = str(error), _LONGEST_MESSAGE // 2
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:half]} ... {message[-half:]}"
+        raise ModelFileError(f"{path}: {message}") from None
     except OSError as error:
-        raise ModelFileError(
-            f"{path}: cannot be read: {error.strerror or error}; check the disk and the permissions"
-        ) from error
+        reason = error.strerror or error
+        raise ModelFileError(f"{path}: cannot be read: {reason}; check the disk and the permissions") from error
 
 
 def _open(path: Path) -> BinaryIO:
@@ -207,11 +201,9 @@ def _read_data(file: BinaryIO, size: int) -> NDArray[np.uint8]:
 def _check_contents(model: PackedModel) -> None:
     """Check the values, which neither the table of tensors nor the digest can."""
     if model.data.dtype != np.uint8 or model.data.ndim != 1 or model.data.size <= model.weights_bytes:
-        raise ModelFileError(
-            f"data is {model.data.dtype}{list(model.data.shape)}, "
-            f"must be more than {model.weights_bytes} bytes: the weights, then a tokenizer"
-        )
-    columns = columns_of_bits(model.config)
+        needed = f"more than {model.weights_bytes} bytes: the weights, then a tokenizer"
+        raise ModelFileError(f"data is {model.data.dtype}{list(model.data.shape)}, must be {needed}")
+    columns = schema.columns_of_bits(model.config)
     for spec in model.specs:
         tensor = model.tensor(spec.name)
         if spec.dtype == "U64" and has_stray_bits(tensor, columns[spec.name]):
@@ -231,9 +223,7 @@ def _check_numbers(name: str, values: NDArray[Any], head_size: int) -> None:
     if name.endswith((".rate", ".step")) and not low > 0:
         raise ModelFileError(f"tensor {name!r}: holds {low}, must be above 0")
     if name.endswith(".attention_threshold") and (low < 0 or (np.diff(values) > 0).any()):
-        raise ModelFileError(
-            f"tensor {name!r}: holds values from {low} to {high}, must not be negative nor rise in a row"
-        )
+        raise ModelFileError(f"tensor {name!r}: holds values from {low} to {high}, must neither be negative nor rise")
     # A score is a sum of head_size terms of ±1, so thresholds beyond ±(head_size + 1) have no meaning of their own.
     most = head_size + 1
     if name.endswith(".score_threshold") and max(-low, high) > most:
@@ -246,21 +236,14 @@ def _digest(description: Description, data: NDArray[np.uint8], tokenizer_bytes: 
     return digest.hexdigest()
 
 
-def _view(data: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
-    return data[spec.offset : spec.offset + spec.nbytes].view(DTYPES[spec.dtype]).reshape(spec.shape)
+def _view(data: NDArray[np.uint8], spec: schema.TensorSpec) -> NDArray[Any]:
+    return data[spec.offset : spec.offset + spec.nbytes].view(schema.DTYPES[spec.dtype]).reshape(spec.shape)
 
 
-def _end(specs: tuple[TensorSpec, ...]) -> int:
+def _end(specs: tuple[schema.TensorSpec, ...]) -> int:
     return specs[-1].offset + specs[-1].nbytes
 
 
 def _require_file_size(size: int) -> None:
     if size > MOST_FILE_BYTES:
         raise ModelFileError(f"has {size} bytes, a packed model has at most {MOST_FILE_BYTES}; use a smaller model")
-
-
-def _shorten(message: str) -> str:
-    if len(message) <= _LONGEST_MESSAGE:
-        return message
-    half = _LONGEST_MESSAGE // 2
-    return f"{message[:half]} ... {message[-half:]}"

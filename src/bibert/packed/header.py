@@ -83,9 +83,8 @@ def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DI
     text = json.dumps({_METADATA: metadata} | table, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     if len(text) > MOST_HEADER_BYTES:
-        raise ModelFileError(
-            f"the header has {len(text)} bytes, at most {MOST_HEADER_BYTES} are allowed; shorten the labels or about"
-        )
+        sizes = f"{len(text)} bytes, at most {MOST_HEADER_BYTES} are allowed"
+        raise ModelFileError(f"the header has {sizes}; shorten the labels or about")
     return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 
@@ -115,18 +114,14 @@ def _entry(spec: TensorSpec) -> dict[str, Any]:
 def _check_version(metadata: Any) -> None:
     """Runs first, because nothing else is known about other formats and later versions."""
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise ModelFileError(
-            f"is a safetensors file but not a packed model: {_METADATA} is {metadata!r:.60}, must have the format "
-            f"{FORMAT!r}; create a packed model with bibert pack"
-        )
+        found = f"{_METADATA} is {metadata!r:.60}, must have the format {FORMAT!r}"
+        raise ModelFileError(f"is a safetensors file but not a packed model: {found}; create one with bibert pack")
     version = metadata.get("version")
     if not isinstance(version, str) or not _WHOLE_NUMBER.fullmatch(version):
         raise ModelFileError(f"metadata: version is {version!r}, must be a string of digits from '1' up; {DAMAGED}")
     if int(version) > VERSION:
-        raise ModelFileError(
-            f"made by a newer bibert: the file has version {version}, this bibert reads up to {VERSION}; "
-            "pip install --upgrade bibert"
-        )
+        versions = f"the file has version {version}, this bibert reads up to {VERSION}"
+        raise ModelFileError(f"made by a newer bibert: {versions}; pip install --upgrade bibert")
 
 
 def _read(metadata: dict[str, Any], entries: Mapping[str, Any]) -> Header:
@@ -166,10 +161,8 @@ def _check_spelling(found: bytes, expected: bytes) -> None:
         return
     pairs = enumerate(zip(found, expected, strict=False))
     at = next((place for place, (one, other) in pairs if one != other), min(len(found), len(expected)))
-    raise ModelFileError(
-        f"the header does not have the one spelling that the format allows: from byte {at} on it is "
-        f"{found[at : at + 8]!r}, must be {expected[at : at + 8]!r}"
-    )
+    difference = f"from byte {at} on it is {found[at : at + 8]!r}, must be {expected[at : at + 8]!r}"
+    raise ModelFileError(f"the header does not have the one spelling that the format allows: {difference}")
 
 
 def _check_labels(labels: tuple[Any, ...], count: int) -> None:

@@ -7,7 +7,6 @@ tensors of 32-bit numbers, then the tokenizer. docs/packed-format.md, section 4,
 import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, fields
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +15,17 @@ from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
 
 # Upper limits of the config. The native library has the same limits (native/include/bibert.h).
-LIMITS: Mapping[str, int] = MappingProxyType(
-    {
-        "layers": 48,
-        "hidden": 4096,
-        "heads": 256,
-        "head_size": 64,
-        "intermediate": 16384,
-        "vocabulary": 2**20,
-        "positions": 8192,
-        "token_types": 64,
-        "labels": 65536,
-    }
-)
+LIMITS: Mapping[str, int] = {
+    "layers": 48,
+    "hidden": 4096,
+    "heads": 256,
+    "head_size": 64,
+    "intermediate": 16384,
+    "vocabulary": 2**20,
+    "positions": 8192,
+    "token_types": 64,
+    "labels": 65536,
+}
 MOST_INNER = 4096  # heads · head_size: a row of queries, keys or values
 
 # LayerNorm's statistics are integers on a fixed-point grid (docs/numeric-contract.md, rule 7; kernels.h has them too).
@@ -43,9 +40,8 @@ DIAL = (2, 4)  # bits of activations with more than one; the schema then has edg
 
 TOKENIZER = "tokenizer"
 # The types of tensors, by their names in safetensors.
-DTYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
-    {"U64": np.dtype("<u8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
-)
+_CODES = {"U64": "<u8", "F32": "<f4", "I32": "<i4", "U8": "u1"}
+DTYPES: Mapping[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 
 
 @dataclass(frozen=True)
@@ -74,31 +70,25 @@ class PackedConfig:
             if type(value) is not int or not 1 <= value <= most:
                 raise ModelFileError(f"config: {name} is {value!r}, must be a whole number from 1 to {most}")
         if self.inner > MOST_INNER:
-            raise ModelFileError(
-                f"config: {self.heads} heads of {self.head_size} make {self.inner} channels, at most {MOST_INNER} fit"
-            )
+            heads = f"{self.heads} heads of {self.head_size}"
+            raise ModelFileError(f"config: {heads} make {self.inner} channels, at most {MOST_INNER} fit")
         if not isinstance(self.norm_eps, float) or not 0.0 < self.norm_eps <= 1.0:
             raise ModelFileError(f"config: norm_eps is {self.norm_eps!r}, must be a number above 0 and at most 1")
         sites = self.thresholds
         if not isinstance(sites, tuple) or sites != tuple(site for site in SITES if site in sites):
-            raise ModelFileError(
-                f"config: thresholds is {sites!r}, must list some of {', '.join(SITES)}, each once, in this order"
-            )
+            order = f"{', '.join(SITES)}, each once, in this order"
+            raise ModelFileError(f"config: thresholds is {sites!r}, must list some of {order}")
         if not isinstance(self.score_thresholds, bool):
             raise ModelFileError(f"config: score_thresholds is {self.score_thresholds!r}, must be true or false")
         if self.ffn_levels not in FFN_LEVELS:
             raise ModelFileError(f"config: ffn_levels is {self.ffn_levels!r}, must be one of {list(FFN_LEVELS)}")
         bits = (self.activation_bits, self.attention_bits)
         if bits != (1, 1) and not all(type(one) is int and one in DIAL for one in bits):
-            raise ModelFileError(
-                f"config: activation_bits and attention_bits are {bits}, both must be 1, or each 2 or 4"
-            )
+            raise ModelFileError(f"config: activation_bits, attention_bits are {bits}, both must be 1, or each 2 or 4")
         parts = (self.thresholds, self.score_thresholds, self.ffn_levels)
         if self.has_levels and parts != ((), False, "bool"):
-            raise ModelFileError(
-                f"config: thresholds, score_thresholds and ffn_levels are {parts} with activation_bits "
-                f"{self.activation_bits}, must be empty, false and 'bool'"
-            )
+            found = f"{parts} with activation_bits {self.activation_bits}, must be empty, false and 'bool'"
+            raise ModelFileError(f"config: thresholds, score_thresholds and ffn_levels are {found}")
 
     @property
     def has_levels(self) -> bool:
@@ -168,7 +158,8 @@ _LAYER_NUMBERS = (
 def tensor_specs(config: PackedConfig, tokenizer_bytes: int) -> tuple[TensorSpec, ...]:
     """Every tensor of a file, in the order of the file."""
     offset, specs = 0, []
-    for name, dtype, shape in (*_bits(config), *_numbers(config), (TOKENIZER, "U8", (tokenizer_bytes,))):
+    bits = [(name, "U64", (rows, words_for(columns))) for name, (rows, columns) in _bit_shapes(config).items()]
+    for name, dtype, shape in (*bits, *_numbers(config), (TOKENIZER, "U8", (tokenizer_bytes,))):
         specs.append(TensorSpec(name, dtype, shape, offset))
         offset += specs[-1].nbytes
     return tuple(specs)
@@ -205,11 +196,6 @@ def float32_bytes(config: PackedConfig, spec: TensorSpec) -> int:
     if spec.dtype == "U64":
         return DTYPES["F32"].itemsize * spec.shape[0] * columns_of_bits(config)[spec.name]
     return 0 if spec.name.endswith(("scale", "threshold", "edge", "rate", "step")) else spec.nbytes
-
-
-def _bits(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    for name, (rows, columns) in _bit_shapes(config).items():
-        yield name, "U64", (rows, words_for(columns))
 
 
 def _numbers(config: PackedConfig) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
-from types import EllipsisType, MappingProxyType
+from types import EllipsisType
 from typing import Any, Self, TypedDict
 
 import numpy as np
@@ -70,19 +70,19 @@ def sigmoid(logits: NDArray[Any]) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0.0, -values)))  # 1 / (1 + exp(-x)) without overflow
 
 
-SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Floats]] = MappingProxyType(
-    {"softmax": softmax, "sigmoid": sigmoid, "none": lambda logits: logits.astype(np.float64)}
-)
+SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Floats]] = {
+    "softmax": softmax,
+    "sigmoid": sigmoid,
+    "none": lambda logits: logits.astype(np.float64),
+}
 
 
 def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None = None) -> "TextClassifier":
-    """Load a packed model.
+    """Load a packed model: a file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub.
 
-    Args:
-        path_or_hub_id: a packed file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub, or
-            the name of a model that ships with the package: "sst2", the sentiment of English sentences.
-        threads: how many threads share a call; 0 means one per CPU that the calling thread may use.
-        isa: the instruction set, such as "avx2"; None uses the variable BIBERT_ISA, else the best one.
+    By default this is "sst2", the sentiment of English sentences, which ships with the package. `threads` share a call;
+    0 means one per CPU that the calling thread may use. `isa` is the instruction set, such as "avx2"; None uses the
+    variable BIBERT_ISA, else the best one.
 
     Raises:
         ModelFileError: there is no such file, or it is not a complete packed model.

@@ -69,9 +69,7 @@ class Engine:
 
     def __init__(self, config: PackedConfig, model: NativeModel, threads: int = 0) -> None:
         if type(threads) is not int or not 0 <= threads <= MOST_THREADS:
-            raise EngineError(
-                f"threads is {threads!r}, must be a whole number from 0 (one for each CPU) to {MOST_THREADS}"
-            )
+            raise EngineError(f"threads is {threads!r}, must be a whole number from 0 (one per CPU) to {MOST_THREADS}")
         self.config = config
         self.isa = model.isa
         self.threads = threads
@@ -113,9 +111,8 @@ class Engine:
         ]
         for number, (row, kinds) in enumerate(zip(ids, types, strict=True)):
             if row.ndim != 1 or kinds.shape != row.shape:
-                raise EngineError(
-                    f"sequence {number}: ids have shape {row.shape}, token types {kinds.shape}; both must be (tokens,)"
-                )
+                shapes = f"ids have shape {row.shape}, token types {kinds.shape}"
+                raise EngineError(f"sequence {number}: {shapes}; both must be (tokens,)")
         nothing = np.empty(0, dtype=np.int32)
         lengths = np.array([len(row) for row in ids], dtype=np.uint32)
         all_ids, all_types = np.concatenate([nothing, *ids]), np.concatenate([nothing, *types])

@@ -16,21 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bibert.runtime
-from bibert.errors import BibertError, EngineError, ModelFileError, NumericError, one_line
+from bibert.errors import EngineError, ModelFileError, NumericError, one_line
 from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
 ABI_VERSION = 3
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
 FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
 
-_ERRORS: Mapping[int, type[BibertError] | type[MemoryError]] = {
-    1: EngineError,  # bad argument
-    2: ModelFileError,  # bad model
-    3: NumericError,  # out of range
-    4: MemoryError,
-    5: EngineError,  # no such ISA
-    6: EngineError,  # anything else
-}
+# Errors by status, from 1: a bad argument, a bad model, a value out of range, no memory, no such ISA, anything else.
+_ERRORS = dict(enumerate((EngineError, ModelFileError, NumericError, MemoryError, EngineError, EngineError), start=1))
 
 
 class _Config(ctypes.Structure):
@@ -86,10 +80,8 @@ class NativeModel:
         self._library = library()
         self._labels = config.labels
         self._pointer = ctypes.c_void_p()
-        name, pointer = isa and isa.encode(), ctypes.byref(self._pointer)
-        self._check(
-            self._library.bibert_model_create(_as_struct(config), weights.ctypes.data, weights.size, name, pointer)
-        )
+        arguments = (weights.ctypes.data, weights.size, isa and isa.encode(), ctypes.byref(self._pointer))
+        self._check(self._library.bibert_model_create(_as_struct(config), *arguments))
         finalizer = weakref.finalize(self, self._library.bibert_model_destroy, self._pointer)
         finalizer.atexit = False  # a thread may still be computing then, and the system frees the memory anyway
         self.isa: str = self._library.bibert_model_isa(self._pointer).decode()
@@ -122,13 +114,9 @@ def library() -> ctypes.CDLL:
         loaded.bibert_abi_version.restype = ctypes.c_uint32
         version = loaded.bibert_abi_version()
     except (OSError, AttributeError) as error:
-        raise EngineError(
-            f"{path}: is not a library that runs here ({one_line(error)}); install bibert again"
-        ) from error
+        raise EngineError(f"{path}: is no library that runs here ({one_line(error)}); install bibert again") from error
     if version not in (ABI_VERSION - 1, ABI_VERSION):  # the older one runs 1-bit models
-        raise EngineError(
-            f"{path}: has version {version} of the C API, this bibert needs {ABI_VERSION}; install bibert again"
-        )
+        raise EngineError(f"{path}: has version {version} of the C API, not {ABI_VERSION}; install bibert again")
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
@@ -143,10 +131,8 @@ def _find() -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise EngineError(
-        f"the native library is not at {' or '.join(map(str, places))}; "
-        f"install bibert with pip, which builds it, or set {LIBRARY_VARIABLE} to its path"
-    )
+    remedy = f"install bibert with pip, which builds it, or set {LIBRARY_VARIABLE} to its path"
+    raise EngineError(f"the native library is not at {' or '.join(map(str, places))}; {remedy}")
 
 
 def _as_struct(config: PackedConfig) -> _Config:

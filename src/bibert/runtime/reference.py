@@ -24,6 +24,7 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 Levels = NDArray[Any]  # bits or integers
+DIVERGED = "the model has diverged: train it with a lower learning rate"
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,8 @@ def _embed(packed: PackedModel, batch: PaddedBatch) -> Floats:
 def _block(packed: PackedModel, at: str, hidden: Floats, real: Flags, needed: Flags) -> LayerBits:
     """One block; the range of LayerNorm is checked only for `needed` tokens, as in the engine."""
     entering = _read(packed, f"{at}.attention_input", hidden)
-    query, key, value = (
-        _read(packed, f"{at}.{name}", _linear(packed, f"{at}.{name}", entering)) for name in ("query", "key", "value")
-    )
+    sites = (f"{at}.query", f"{at}.key", f"{at}.value")
+    query, key, value = (_read(packed, site, _linear(packed, site, entering)) for site in sites)
     attend = _level_attention if packed.config.has_levels else _bi_attention
     attention, sums = attend(packed, at, (query, key, value), real)
     context = _read(packed, f"{at}.context", sums)
@@ -211,10 +211,8 @@ def _layer_norm(packed: PackedModel, name: str, values: Floats, needed: Flags) -
     inside = np.abs(values) < LAYER_NORM_LIMIT  # false for NaN
     if not inside[needed].all():
         size = np.abs(values[needed][~inside[needed]]).max()
-        raise NumericError(
-            f"{name}: an input reaches {size:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
-            "the model has diverged: train it with a lower learning rate"
-        )
+        problem = f"an input reaches {size:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}"
+        raise NumericError(f"{name}: {problem}; {DIVERGED}")
     x = np.where(inside, values, np.float32(0)).astype(np.float64)  # tokens that are not needed must not raise
     grid = np.rint(x * GRID).astype(np.int64)
     channels = grid.shape[-1]
@@ -244,5 +242,5 @@ def _classify(packed: PackedModel, pooled: Floats) -> Floats:
         total += pooled[:, channel, None] * weight[:, channel]
     out: Floats = (total + packed.tensor("classifier.bias")).astype(np.float32)
     if not np.isfinite(out).all():
-        raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
+        raise NumericError(f"a logit is not finite; {DIVERGED}")
     return out

@@ -79,17 +79,15 @@ class TextEncoder:
             self._layouts = {texts: _Layout.of(self._tokenizer, texts) for texts in (1, 2)}
             self._scissors = Scissors(self._tokenizer, max_length)
         self._parallel_in = os.getpid() if parallel else None  # after a fork, the child lacks the tokenizer's threads
-        if self._layouts[1].special >= max_length:
-            raise ModelFileError(
-                f"tokenizer: adds {self._layouts[1].special} special tokens, the longest input has {max_length}; "
-                f"{PACK_AGAIN}"
-            )
+        special = self._layouts[1].special
+        if special >= max_length:
+            problem = f"adds {special} special tokens, the longest input has {max_length}"
+            raise ModelFileError(f"tokenizer: {problem}; {PACK_AGAIN}")
 
     def encode(self, rows: Sequence[Text], first: int = 0) -> list[Encoded]:
         """Encode texts and pairs; `first` is the number of the first row, for messages."""
-        readings = [
-            [_Reading(self, text) for text in self._texts_of(row, number)] for number, row in enumerate(rows, first)
-        ]
+        texts = [self._texts_of(row, number) for number, row in enumerate(rows, first)]
+        readings = [[_Reading(self, text) for text in row] for row in texts]
         with _as_error(EngineError, f"rows {first} to {first + len(rows) - 1}: the tokenizer fails ({{}})"):
             self._read_first_pieces([reading for row in readings for reading in row])
             encoded = [self._encoded(row) for row in readings]
@@ -115,12 +113,11 @@ class TextEncoder:
             case str():
                 return (row,)
             case (str() as text, str() as pair):
-                if self._layouts[2].special < self.max_length:
+                special = self._layouts[2].special
+                if special < self.max_length:
                     return text, pair
-                raise EngineError(
-                    f"row {number}: a pair has {self._layouts[2].special} special tokens, the longest input has "
-                    f"{self.max_length}; use single texts"
-                )
+                problem = f"a pair has {special} special tokens, the longest input has {self.max_length}"
+                raise EngineError(f"row {number}: {problem}; use single texts")
             case (str(), other) | (other, str()):
                 found = f"a pair with {other!r:.40} ({type(other).__name__})"
             case _:

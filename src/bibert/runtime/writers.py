@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -138,6 +137,4 @@ def _without_breaks(text: str) -> str:
     return " ".join(text.split()) if "\t" in text or "\n" in text else text
 
 
-LINES: Mapping[str, Line] = MappingProxyType(
-    {"txt": plain_line, "jsonl": _longer_json_line, "csv": _csv_line, "tsv": _tsv_line}
-)
+LINES: Mapping[str, Line] = {"txt": plain_line, "jsonl": _longer_json_line, "csv": _csv_line, "tsv": _tsv_line}

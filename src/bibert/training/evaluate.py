@@ -1,31 +1,19 @@
-"""The logits of a network on a split, and their metrics; the metrics themselves are in `data.metrics`."""
+"""The logits of a network on a split; `data.metrics` has the metrics of logits."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
+from bibert.data import MAX_LENGTH
 from bibert.data.encoding import Batch, Collator, batches_by_length, encode
-from bibert.data.examples import MAX_LENGTH, Split
-from bibert.data.metrics import score
+from bibert.data.examples import Split
 from bibert.errors import DataError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import evaluating
 
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]  # passes on so many batches and may show progress
-
-
-def evaluate(
-    classifier: Classifier,
-    split: Split,
-    names: Sequence[str],
-    max_length: int = MAX_LENGTH,
-    *,
-    watch: Watch | None = None,
-) -> dict[str, float]:
-    """The named metrics of a model on a split."""
-    return score(predict_logits(classifier, split, max_length, watch=watch), split.labels, names)
 
 
 def predict_logits(
@@ -38,13 +26,12 @@ def predict_logits(
 ) -> npt.NDArray[np.float32]:
     """The logits of every row, in order, in eval mode; texts are cut after `max_length` tokens."""
     model, tokenizer = classifier.model, classifier.tokenizer
-    if model.config.num_labels > 1 and max(split.labels, default=0) >= model.config.num_labels:
-        raise DataError(
-            f"{split.origin}: has label id {max(split.labels):g}, the model has {model.config.num_labels} labels; "
-            "evaluate it on the task it was trained for"
-        )
+    labels, largest = model.config.num_labels, max(split.labels, default=0)
+    if 1 < labels <= largest:
+        remedy = "evaluate it on the task it was trained for"
+        raise DataError(f"{split.origin}: has label id {largest:g}, the model has {labels} labels; {remedy}")
     encoded = encode(split, tokenizer, min(max_length, model.config.max_position_embeddings))
-    out = np.empty((len(encoded), model.config.num_labels), dtype=np.float32)
+    out = np.empty((len(encoded), labels), dtype=np.float32)
     batches = batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size)
     with evaluating(model):
         for rows, batch in batches if watch is None else watch(batches, math.ceil(len(encoded) / batch_size)):

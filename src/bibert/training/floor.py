@@ -37,10 +37,8 @@ def _metrics(data: TextData, answers: dict[str, list[float]] | dict[str, list[in
 def bag_of_words(train: Split, longest: int = 1) -> Any:
     """A trained scikit-learn pipeline whose `predict` takes texts and returns class numbers.
 
-    It counts runs of up to `longest` words; both texts of a pair are one text.
-
-    Raises:
-        DataError: the texts have no words, there is one label only, or there are too many words and labels.
+    It counts runs of up to `longest` words; both texts of a pair are one text. Raises `DataError` if the texts have no
+    words, there is one label only, or there are too many words and labels.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -55,9 +53,7 @@ def bag_of_words(train: Split, longest: int = 1) -> Any:
     if classes == 1:
         raise DataError(f"{train.origin}: all {len(train):,} rows have the same label; a classifier needs two")
     if (weights := entries * (classes if classes > 2 else 1)) > MOST_WEIGHTS:
-        raise DataError(
-            f"{train.origin}: {entries:,} words and {classes:,} labels need {weights:,} weights, more than the "
-            f"{MOST_WEIGHTS:,} that fit in memory"
-        )
+        needed = f"{entries:,} words and {classes:,} labels need {weights:,} weights"
+        raise DataError(f"{train.origin}: {needed}, more than the {MOST_WEIGHTS:,} that fit in memory")
     regression.fit(counted, [int(label) for label in train.labels])
     return make_pipeline(words, regression)

@@ -96,10 +96,8 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     def train_from_last_checkpoint(self) -> None:
         """Train to the end, from the newest whole checkpoint if there is one, and load the best model.
 
-        Raises:
-            Interrupted: on SIGTERM or Ctrl-C, after a checkpoint was written.
-            NumericError: the loss or a gradient is not finite.
-            CheckpointError: the disk is full.
+        Raises `Interrupted` on SIGTERM or Ctrl-C, after a checkpoint was written; `NumericError` if the loss or a
+        gradient is not finite; `CheckpointError` if the disk is full.
         """
         with self.accelerator.main_process_first():
             checkpoint = last_checkpoint(Path(self.args.output_dir))
@@ -156,9 +154,8 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         norm = CLIP[self.recipe.clip](model.parameters(), self.recipe.clip_norm or math.inf)
         scaled = self.accelerator.scaler is not None  # which skips the step and lowers the scale
         if not torch.isfinite(norm) and not scaled:
-            raise NumericError(
-                f"the gradient of {not_finite(self.model)} is not finite at step {self.state.global_step + 1}; {REMEDY}"
-            )
+            name, step = not_finite(self.model), self.state.global_step + 1
+            raise NumericError(f"the gradient of {name} is not finite at step {step}; {REMEDY}")
         return norm
 
     def precision(self, model: Any) -> AbstractContextManager[None]:
@@ -270,13 +267,10 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     )
     processes = arguments.world_size * max(arguments.n_gpu, 1)
     if recipe.batch_size % processes:
-        raise RecipeError(
-            f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes that share it"
-        )
+        raise RecipeError(f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes")
     if arguments.n_gpu > 1 and recipe.precision != "float32":  # DataParallel would compute in float16
-        raise RecipeError(
-            f"recipe: precision is {recipe.precision}, but one process would use {arguments.n_gpu} GPUs; start one "
-            f"process per GPU: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
-        )
+        problem = f"precision is {recipe.precision}, but one process would use {arguments.n_gpu} GPUs"
+        remedy = f"start one process per GPU: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
+        raise RecipeError(f"recipe: {problem}; {remedy}")
     arguments.per_device_train_batch_size = recipe.batch_size // processes
     return arguments

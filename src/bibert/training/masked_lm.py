@@ -5,6 +5,7 @@ Any Hugging Face masked LM with a fast tokenizer will do. `data.augment` chooses
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -72,25 +73,23 @@ class MaskedWordModel:
             masked = torch.tensor(positions[start : start + rows], device=self._device)
             batch = {name: values.repeat(len(masked), 1) for name, values in inputs.items()}
             batch["input_ids"][torch.arange(len(masked)), masked] = self._tokenizer.mask_token_id
-            parts.append(self._forward(batch, masked))
+            # The head runs on the masked positions only: over all positions it would cost as much as the encoder.
+            with self._model.base_model.register_forward_hook(partial(_keep_only, masked)):
+                parts.append(self._model(**batch).logits[:, 0])
         return torch.cat(parts)
-
-    def _forward(self, batch: dict[str, Tensor], masked: Tensor) -> Tensor:
-        """Run the head on the masked positions only: over all positions it would cost as much as the encoder."""
-
-        def keep_masked(_module: Any, _inputs: Any, output: Any) -> Any:
-            name = next(iter(output))  # hidden states are the first field of every encoder's output
-            output[name] = output[name][torch.arange(len(masked)), masked].unsqueeze(1)
-            return output
-
-        with self._model.base_model.register_forward_hook(keep_masked):
-            return self._model(**batch).logits[:, 0]  # type: ignore[no-any-return]
 
     def _whole_words(self, ids: Sequence[int]) -> tuple[str, ...]:
         special = set(self._tokenizer.all_special_ids)
         pieces = self._tokenizer.convert_ids_to_tokens([id_ for id_ in ids if id_ not in special])
         starts = [piece for piece in pieces if piece.startswith(self._start) and not piece.startswith(INSIDE_A_WORD)]
         return tuple(filter(None, (piece.removeprefix(self._start) for piece in starts)))
+
+
+def _keep_only(positions: Tensor, _module: Any, _inputs: Any, output: Any) -> Any:
+    """A forward hook of an encoder, whose output has the hidden states first: keep one position of each row."""
+    name = next(iter(output))
+    output[name] = output[name][torch.arange(len(positions)), positions].unsqueeze(1)
+    return output
 
 
 def _single_pieces(encoded: Any, words: Sequence[str], places: Iterable[int]) -> dict[int, int]:
@@ -108,20 +107,15 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
     """Load a masked LM with its tokenizer from a folder or by its name on the Hub."""
     try:
         with without_notices():  # missing weights are reported below
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                checkpoint, output_loading_info=True, use_safetensors=True
-            )
+            options = {"output_loading_info": True, "use_safetensors": True}
+            model, report = AutoModelForMaskedLM.from_pretrained(checkpoint, **options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); give a folder with config.json, "
-            "model.safetensors and tokenizer.json, or a name on the Hub"
-        ) from error
+        remedy = "give a folder with config.json, model.safetensors and tokenizer.json, or a name on the Hub"
+        raise CheckpointError(f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); {remedy}") from error
     missing = sorted(report["missing_keys"])
     if missing:
-        raise CheckpointError(
-            f"{checkpoint}: {len(missing)} weights of a masked LM are missing ({missing[0]}, ...), so its words would "
-            "be random; give a checkpoint that was trained as a masked LM, such as bert-base-uncased"
-        )
+        problem = f"{len(missing)} weights of a masked LM are missing ({missing[0]}, ...), its words would be random"
+        raise CheckpointError(f"{checkpoint}: {problem}; give one trained as a masked LM, such as bert-base-uncased")
     tokenizer = load_tokenizer(checkpoint, model.config.vocab_size)
     kind = type(tokenizer.backend_tokenizer.model).__name__
     if kind not in STARTS_A_WORD or tokenizer.mask_token_id is None:

@@ -21,20 +21,15 @@ class BertAdam(torch.optim.Optimizer):
         if closure is not None:
             raise NotImplementedError("BertAdam takes its gradients from backward(), not from a closure")
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
-
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if not state:
-            state["mean"] = torch.zeros_like(parameter)
-            state["square"] = torch.zeros_like(parameter)
-        beta1, beta2 = group["betas"]
-        state["mean"].lerp_(gradient, 1 - beta1)
-        state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-group["lr"])
+            beta1, beta2 = group["betas"]
+            for parameter in (one for one in group["params"] if one.grad is not None):
+                state, gradient = self.state[parameter], parameter.grad
+                if not state:
+                    state |= {"mean": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
+                state["mean"].lerp_(gradient, 1 - beta1)
+                state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-group["lr"])
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

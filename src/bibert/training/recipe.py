@@ -12,10 +12,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from bibert.data.examples import MAX_LENGTH
+from bibert.data import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16"]  # the second is faster on processors with hardware for it
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
@@ -31,57 +31,30 @@ RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train a model; the same fields serve the teacher and the student.
+    """How to train a model; the same fields serve the teacher and the student."""
 
-    Attributes:
-        learning_rate: peak of the linear schedule.
-        epochs: passes over the training data.
-        max_steps: stop after this many optimizer steps; 0 to train for `epochs`.
-        batch_size: texts of one optimizer step, over all processes.
-        max_length: tokens of one text; longer ones are cut.
-        warmup: share of the steps with a rising learning rate.
-        weight_decay: decoupled; not for biases, LayerNorms and learned steps.
-        adam_epsilon: added to the denominator of Adam.
-        bias_correction: Adam as in its paper; BertAdam of the released code has none.
-        clip: clip the gradient norm per parameter `tensor` (the released code) or over all of them (`global`).
-        clip_norm: the largest norm; 0 for no clipping.
-        step_learning_rate: peak learning rate of learned quantizer steps (BinaryBERT's LSQ).
-        dropout: of hidden states, attention and classifier.
-        eval_every: optimizer steps between evaluations, each with a checkpoint; 0 for once an epoch. There is one more
-            at the end.
-        log_every: optimizer steps between lines of the log.
-        patience: stop after this many evaluations without a better one; 0 for never.
-        average: decay of a running mean of the weights, which is evaluated and saved instead of them; 0 for none.
-        precision: of the products of both networks in a training step; `bfloat16` is faster on processors with
-            hardware for it. Losses, updates and evaluations are in float32.
-        seed: of everything random.
-        norm_scope: direction losses with a norm per sample and head (`sample`) or one per batch (`batch`).
-        mask_padding: exclude padding tokens from the distillation terms.
-        weights: changes to the weights of the scheme's loss terms: 0 drops a term, any other term can be added.
-    """
-
-    learning_rate: float = 1e-4
-    epochs: float = 10.0
-    max_steps: int = 0
-    batch_size: int = 16
-    max_length: int = MAX_LENGTH
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    adam_epsilon: float = 1e-6
-    bias_correction: bool = True
-    clip: Literal["tensor", "global"] = "tensor"
-    clip_norm: float = 1.0
-    step_learning_rate: float = 1e-4
-    dropout: float = 0.0
-    eval_every: int = 200
-    log_every: int = 20
-    patience: int = 0
-    average: float = 0.0
-    precision: Precision = "float32"
-    seed: int = 42
-    norm_scope: Literal["sample", "batch"] = "sample"
-    mask_padding: bool = True
-    weights: Mapping[str, float] = field(default_factory=dict)
+    learning_rate: float = 1e-4  # peak of the linear schedule
+    epochs: float = 10.0  # passes over the training data
+    max_steps: int = 0  # stop after this many optimizer steps; 0 to train for `epochs`
+    batch_size: int = 16  # texts of one optimizer step, over all processes
+    max_length: int = MAX_LENGTH  # tokens of one text; longer ones are cut
+    warmup: float = 0.1  # share of the steps with a rising learning rate
+    weight_decay: float = 0.01  # decoupled; not for biases, LayerNorms and learned steps
+    adam_epsilon: float = 1e-6  # added to the denominator of Adam
+    bias_correction: bool = True  # Adam as in its paper; BertAdam of the released code has none
+    clip: Literal["tensor", "global"] = "tensor"  # the gradient of each tensor (the released code), or all as one
+    clip_norm: float = 1.0  # the largest norm of a gradient; 0 for no clipping
+    step_learning_rate: float = 1e-4  # peak learning rate of learned quantizer steps (BinaryBERT's LSQ)
+    dropout: float = 0.0  # of hidden states, attention and classifier
+    eval_every: int = 200  # steps between evaluations, each with a checkpoint; 0 for once an epoch; one more at the end
+    log_every: int = 20  # optimizer steps between lines of the log
+    patience: int = 0  # stop after this many evaluations without a better one; 0 for never
+    average: float = 0.0  # decay of a running mean of the weights, evaluated and saved instead of them; 0 for none
+    precision: Precision = "float32"  # of products in a training step; losses, updates, evaluations are in float32
+    seed: int = 42  # of everything random
+    norm_scope: Literal["sample", "batch"] = "sample"  # of direction losses: a norm per sample and head, or per batch
+    mask_padding: bool = True  # exclude padding tokens from the distillation terms
+    weights: Mapping[str, float] = field(default_factory=dict)  # of loss terms, over the scheme's; 0 drops a term
 
     def __post_init__(self) -> None:
         for names, holds, rule in RANGES:
@@ -136,11 +109,7 @@ def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """A preset by name, or a TOML file, with `changes` on top.
-
-    Raises:
-        RecipeError: no such preset or file, broken TOML, an unknown key, a wrong type, a value out of range.
-    """
+    """A preset by name, or a TOML file, with `changes` on top; `RecipeError` if a file, key or value is wrong."""
     known, name = presets(), str(name_or_path)
     where = f"preset {name}" if name in known else name
     table = known[name] if name in known else _read(Path(name_or_path), known)

@@ -103,8 +103,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 def disk_space(target: Path, needed: int) -> Iterator[None]:
     """Check that about `needed` bytes fit before the block writes the folder `target`; remove it if the disk fills up.
 
-    Raises:
-        CheckpointError: there is no room; the message names the path, the bytes needed and the bytes free.
+    The `CheckpointError` names the path, the bytes needed and the bytes free.
     """
     free = shutil.disk_usage(target.parent).free
     if free < needed:
@@ -120,10 +119,9 @@ def disk_space(target: Path, needed: int) -> Iterator[None]:
 
 
 def _disk_full(target: Path, needed: int, free: int) -> CheckpointError:
-    return CheckpointError(
-        f"{target}: the disk is full, about {needed:,} bytes are needed and {free:,} are free; "
-        "make room and run the same command again to resume from the last checkpoint"
-    )
+    sizes = f"about {needed:,} bytes are needed and {free:,} are free"
+    remedy = "make room and run the same command again to resume from the last checkpoint"
+    return CheckpointError(f"{target}: the disk is full, {sizes}; {remedy}")
 
 
 @contextmanager
@@ -134,9 +132,8 @@ def full_disk_named(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise CheckpointError(
-            f"{error.filename or folder}: the disk is full; make room and run the same command again to resume"
-        ) from error
+        remedy = "make room and run the same command again to resume"
+        raise CheckpointError(f"{error.filename or folder}: the disk is full; {remedy}") from error
 
 
 @contextmanager
@@ -151,10 +148,8 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             handle.seek(0)
-            raise CheckpointError(
-                f"{folder}: another run (process {handle.read().strip() or 'unknown'}) is writing here; "
-                "wait for it, or choose another output folder"
-            ) from error
+            owner, remedy = handle.read().strip() or "unknown", "wait for it, or choose another output folder"
+            raise CheckpointError(f"{folder}: another run (process {owner}) is writing here; {remedy}") from error
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()

@@ -25,14 +25,7 @@ from bibert.nn import RUN_MODEL
 from bibert.nn.schemes import Scheme
 from bibert.training.provenance import NOTES
 from bibert.training.recipe import with_defaults
-from bibert.training.resume import (
-    LOCK,
-    MANIFEST,
-    disk_space,
-    full_disk_named,
-    locked,
-    write_manifest,
-)
+from bibert.training.resume import LOCK, MANIFEST, disk_space, full_disk_named, locked, write_manifest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -109,14 +102,15 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{run.notes}: has no request, so the run cannot resume; choose another output folder")
     before, now = _facts(notes["request"]), _facts(json.loads(json.dumps(request)))
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
-    decisive = [key for key in changed if not _has_digest(key, before)]
+    # A digest identifies data and models, so their names and places may change.
+    identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
+    may_change = {part + name for part in identified for name in ("name", "source", "train")}
+    decisive = [key for key in changed if key not in may_change]
     if decisive:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme
         key = name if name in changed else decisive[0]
-        raise CheckpointError(
-            f"{run.path}: holds another run ({key} was {before.get(key)!r}, now {now.get(key)!r}); "
-            "choose another output folder, or delete this one"
-        )
+        change = f"{key} was {before.get(key)!r}, now {now.get(key)!r}"
+        raise CheckpointError(f"{run.path}: holds another run ({change}); choose another output folder or delete it")
 
 
 def _facts(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,12 +122,6 @@ def _facts(request: Mapping[str, Any]) -> dict[str, Any]:
     for part, value in request.items():
         facts |= {f"{part}.{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {part: value}
     return facts
-
-
-def _has_digest(key: str, facts: Mapping[str, Any]) -> bool:
-    """Whether `key` only names data or a model that a digest identifies, so that it may change."""
-    part, _, name = key.partition(".")
-    return name in ("name", "source", "train") and bool(facts.get(f"{part}.sha256"))
 
 
 def _note_resumption(run: RunFolder) -> None:
@@ -151,9 +139,7 @@ def _check_owned(run: RunFolder) -> None:
     ours = isinstance(notes, dict) and "request" in notes
     for path in (run.model, *(() if ours else (run.notes, run.log, run.probe))):  # a model of ours has a manifest
         if path.exists():
-            raise CheckpointError(
-                f"{path}: was not written by a run and would be replaced; choose another output folder"
-            )
+            raise CheckpointError(f"{path}: was not written by a run and would be replaced; choose another folder")
 
 
 def _remove(run: RunFolder, new_folders: Sequence[Path]) -> None:

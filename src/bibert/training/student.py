@@ -5,7 +5,7 @@ Most schemes have one stage; BinaryBERT has four, the first two with a half-widt
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,18 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
-from bibert.distill.objective import Objective, check_weights, match_layers
+from bibert.distill.objective import TERMS, Objective, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
-from bibert.nn.schemes import Scheme, Stage, as_scheme
+from bibert.nn.schemes import Scheme, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
 from bibert.training.resume import is_whole
-from bibert.training.run import RunFolder, finish, finished_metrics, opened, save_stage
+from bibert.training.run import finish, finished_metrics, opened, save_stage
 
 # Makes the callback of a probe from its file, the name of the stage, the teacher and a dev split.
 ProbeMaker = Callable[[Path, str, Classifier, EncodedSplit], TrainerCallback]
@@ -60,11 +60,11 @@ class DistillTrainer(BertTrainer):
             outputs = model(**inputs)
             return (outputs.loss, outputs) if return_outputs else outputs.loss
         texts = {name: value for name, value in inputs.items() if name != "labels"}
-        trace = self.objective.needs_trace
+        trace = self.objective.reads("trace")
         with self.precision(model):
             student = model(**texts, trace=trace)
             # Without a term that reads the teacher, the student's own output fills its place.
-            teacher = self.teacher(texts, trace) if self.objective.needs_teacher else student
+            teacher = self.teacher(texts, trace) if self.objective.reads("teacher") else student
         loss = self.objective(student, teacher, inputs["labels"], self.match)
         self.note_terms(loss.terms)
         return (loss.total, student) if return_outputs else loss.total
@@ -82,21 +82,11 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Binarize a BERT and distill a teacher into it; resume if `output` holds the same run, killed.
+    """Binarize a BERT and distill a teacher into it; returns, resumes and raises as `teacher.finetune` does.
 
-    Returns the dev metrics of the best student and raises what `teacher.finetune` raises.
-
-    Args:
-        teacher: the folder (or Hub name) of a fine-tuned classifier, in full precision or a student.
-        scheme: a row of `nn.schemes.SCHEMES`, by name or as a value.
-        data: labelled texts, with the teacher's labels.
-        output: the run folder; the student is saved in its `model/`.
-        recipe: every hyper-parameter.
-        start: the BERT to make the student from, as deep as the teacher or a fraction of it, in full precision or a
-            student; by default the teacher.
-        probe: makes a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
-        callbacks: passed to the Trainer, for progress.
-        arguments: changes to the Trainer's arguments, such as `report_to`.
+    `teacher` is a fine-tuned classifier, in full precision or a student, with the labels of `data`. `start` is the BERT
+    to make the student from, as deep as the teacher or a fraction of it; by default the teacher itself. `probe` makes
+    a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
     """
     row = as_scheme(scheme)
     objectives = stage_objectives(row, recipe)
@@ -104,26 +94,48 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
     request = request_of("distill", data, recipe, **models) | {"scheme": row.to_dict()}
     with opened(output, request) as run:
-        done = finished_metrics(run)
-        if done is not None:
+        if (done := finished_metrics(run)) is not None:
             return done
         set_seed(recipe.seed)
         loaded = load_teacher(teacher, data, recipe)
-        first = loaded if start is None else _load_start(start, loaded, data, recipe)
+        student = loaded if start is None else _load_start(start, loaded, data, recipe)
         check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
-        distillation = _Distillation(
-            teacher=loaded,
-            start=first,
-            scheme=row,
-            objectives=objectives,
-            recipe=recipe,
-            data=encode_data(data, first, recipe),
-            run=run,
-            probe=probe,
-            callbacks=callbacks,
-            arguments=arguments,
-        )
-        return distillation.run_stages()
+        encoded = encode_data(data, student, recipe)
+        metrics: dict[str, float] = {}
+        for number, stage in enumerate(row.schedule):
+            if is_whole(run.stage_result(stage.name)):
+                student = load_classifier(run.stage_result(stage.name))
+                continue
+            student = _next_student(student, row, number, encoded, recipe.batch_size)
+            objective = objectives[stage.name]
+            for head in (student.model.bert.pooler, student.model.classifier):
+                head.requires_grad_(objective.reads("logits"))  # distributed training waits for every expected gradient
+            changed = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
+            training = training_arguments(changed, encoded, run.stage(stage.name), **arguments)
+            watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
+            if probe is not None:
+                watching.append(probe(run.probe, stage.name, loaded, next(iter(encoded.dev.values()))))
+            frozen = FrozenTeacher(loaded.model, training.device)
+            trainer = DistillTrainer(student, changed, training, encoded, watching, teacher=frozen, objective=objective)
+            trainer.train_from_last_checkpoint()
+            metrics = trainer.dev_metrics()
+            if number + 1 < len(row.schedule):
+                save_stage(run, stage.name, student)
+        finish(run, student, metrics)
+        return metrics
+
+
+def _next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, rows: int) -> Classifier:
+    """The student that a stage starts from: a new one, the ternary one split, or the one before; calibrated if new."""
+    if number == 0:
+        model = first_student(before.model, scheme)
+    elif scheme.schedule[number - 1].half_width_ternary and not scheme.schedule[number].half_width_ternary:
+        model = split_student(before.model, scheme)
+    else:
+        return before
+    batch = [data.train[row] for row in range(min(rows, len(data.train)))]
+    calibrate(model, Collator(before.tokenizer.pad_token_id)(batch), before.model)
+    return Classifier(model, before.tokenizer)
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
@@ -133,10 +145,8 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     """
     classifier = load_classifier(teacher, overrides=dropout_overrides(recipe))
     if classifier.label_names != data.label_names:
-        raise CheckpointError(
-            f"{teacher}: the teacher has {_labels(classifier.label_names)}, the data has {_labels(data.label_names)}; "
-            "fine-tune a teacher on this data first: bibert finetune"
-        )
+        labels = f"{_labels(classifier.label_names)}, the data has {_labels(data.label_names)}"
+        raise CheckpointError(f"{teacher}: the teacher has {labels}; fine-tune one on this data with bibert finetune")
     return classifier
 
 
@@ -144,17 +154,14 @@ def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: 
     """The BERT to make a student from; raises `CheckpointError` if it does not fit the teacher."""
     learned = label_names_of(start)
     if learned != data.label_names and sorted(learned) == sorted(data.label_names):
-        raise CheckpointError(
-            f"{start}: has {_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be "
-            "swapped; start from a model with the labels in this order"
-        )
+        labels = f"{_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be swapped"
+        raise CheckpointError(f"{start}: has {labels}; start from a model with the labels in this order")
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
     mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     if mine != theirs:
-        raise CheckpointError(
-            f"{start}: its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens), and both read "
-            "the same ids; start from a BERT with the teacher's vocabulary"
-        )
+        tokenizers = f"its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens)"
+        remedy = "start from a BERT with the teacher's vocabulary"
+        raise CheckpointError(f"{start}: {tokenizers}, and both read the same ids; {remedy}")
     return classifier
 
 
@@ -162,85 +169,19 @@ def _labels(label_names: tuple[str, ...]) -> str:
     return f"the labels {', '.join(label_names)}" if label_names else "scores"
 
 
-@dataclass(frozen=True)
-class _Distillation:
-    """One distillation: everything that its stages share."""
-
-    teacher: Classifier
-    start: Classifier  # the teacher itself, or another BERT
-    scheme: Scheme
-    objectives: Mapping[str, Objective]  # by stage
-    recipe: Recipe
-    data: TrainingData
-    run: RunFolder
-    probe: ProbeMaker | None
-    callbacks: Sequence[TrainerCallback]
-    arguments: Mapping[str, Any]
-
-    def run_stages(self) -> dict[str, float]:
-        """Run the stages that are not finished yet, each from the result of the one before."""
-        student: Classifier | None = None
-        metrics: dict[str, float] = {}
-        for number, stage in enumerate(self.scheme.schedule):
-            result = self.run.stage_result(stage.name)
-            if is_whole(result):
-                student = load_classifier(result)
-                continue
-            student = self._next_student(student, number)
-            trainer = self._trainer(stage, student)
-            trainer.train_from_last_checkpoint()
-            metrics = trainer.dev_metrics()
-            if number + 1 < len(self.scheme.schedule):
-                save_stage(self.run, stage.name, student)
-        assert student is not None  # a schedule has at least one stage
-        finish(self.run, student, metrics)
-        return metrics
-
-    def _next_student(self, before: Classifier | None, number: int) -> Classifier:
-        """The student that a stage starts from: a new one, the ternary one split, or the one before."""
-        schedule, tokenizer = self.scheme.schedule, self.start.tokenizer
-        if before is None:
-            source = self.start.model
-            model = first_student(source, self.scheme)
-        elif schedule[number - 1].half_width_ternary and not schedule[number].half_width_ternary:
-            source = before.model
-            model = split_student(source, self.scheme)
-        else:
-            return before
-        rows = [self.data.train[i] for i in range(min(self.recipe.batch_size, len(self.data.train)))]
-        calibrate(model, Collator(tokenizer.pad_token_id)(rows), source)
-        return Classifier(model, tokenizer)
-
-    def _trainer(self, stage: Stage, student: Classifier) -> DistillTrainer:
-        recipe = replace(self.recipe, learning_rate=self.recipe.learning_rate * stage.learning_rate_factor)
-        objective = self.objectives[stage.name]
-        for head in (student.model.bert.pooler, student.model.classifier):
-            head.requires_grad_(objective.reaches_logits)  # distributed training waits for every expected gradient
-        arguments = training_arguments(recipe, self.data, self.run.stage(stage.name), **self.arguments)
-        callbacks: list[TrainerCallback] = [JsonLog(self.run.log, stage.name), *self.callbacks]
-        if self.probe is not None:
-            texts = next(iter(self.data.dev.values()))
-            callbacks.append(self.probe(self.run.probe, stage.name, self.teacher, texts))
-        teacher = FrozenTeacher(self.teacher.model, arguments.device)
-        return DistillTrainer(student, recipe, arguments, self.data, callbacks, teacher=teacher, objective=objective)
-
-
 def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
     """The objective of each stage, by its name: the scheme's terms, changed by the recipe's weights.
 
     With several stages, a weight applies to the stages that have the term, and `gold` to those that teach the logits.
-
-    Raises:
-        RecipeError: a term does not exist, no stage has it, or every term of a stage has weight 0.
+    Raises `RecipeError` if a term does not exist, no stage has it, or every term of a stage has weight 0.
     """
-    check_weights(recipe.weights)
     objectives: dict[str, Objective] = {}
     used: set[str] = set()
     for stage in scheme.schedule:
         weights = dict(recipe.weights)
         if len(scheme.schedule) > 1:
             terms = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
-            weights = {name: weight for name, weight in weights.items() if name in terms}
+            weights = {name: weight for name, weight in weights.items() if name in terms or name not in TERMS}
         used |= weights.keys()
         objectives[stage.name] = Objective({**stage.terms, **weights}, recipe.norm_scope, recipe.mask_padding)
     for name in [name for name in recipe.weights if name not in used]:

@@ -38,43 +38,28 @@ def finetune(
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Fine-tune any BERT checkpoint on `data`; resume if `output` holds the same run, killed.
+    """Fine-tune a BERT on `data`; return the dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
 
-    Args:
-        checkpoint: a folder or a name on the Hub.
-        data: labelled texts.
-        output: the run folder; the model is saved in its `model/`.
-        recipe: every hyper-parameter.
-        callbacks: passed to the Trainer, for progress.
-        arguments: changes to the Trainer's arguments, such as `report_to`.
+    `checkpoint` is a folder or a name on the Hub. The model is saved in the run folder `output`, in `model/`; if
+    `output` holds the same run, killed, training resumes. `arguments` change those of the Trainer, such as `report_to`.
 
-    Returns:
-        The dev metrics of the best model, as `{"dev_accuracy": 0.9, …}`.
-
-    Raises:
-        RecipeError: the recipe has distillation terms.
-        CheckpointError: the checkpoint is a quantized student.
-        Interrupted: on SIGTERM or Ctrl-C, after a checkpoint; the same call resumes from it.
+    Raises `RecipeError` if the recipe has distillation terms; `CheckpointError` if the checkpoint is a quantized
+    student; `Interrupted` on SIGTERM or Ctrl-C, after a checkpoint, from which the same call resumes.
     """
     for name in ("weights", "norm_scope", "mask_padding"):
         if getattr(recipe, name) != getattr(Recipe(), name):
-            raise RecipeError(
-                f"recipe: {name} is {getattr(recipe, name)!r}, but a teacher learns from gold labels and has no "
-                "distillation terms; use a teacher's recipe"
-            )
+            reason = "a teacher learns from gold labels and has no distillation terms"
+            raise RecipeError(f"recipe: {name} is {getattr(recipe, name)!r}, but {reason}; use a teacher's recipe")
     checkpoint = model_folder(checkpoint)
     with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
-        done = finished_metrics(run)
-        if done is not None:
+        if (done := finished_metrics(run)) is not None:
             return done
         set_seed(recipe.seed)
         classifier = load_classifier(checkpoint, data.label_names, dropout_overrides(recipe))
         scheme = classifier.model.config.quantization
         if scheme.is_quantized:
-            raise CheckpointError(
-                f"{checkpoint}: is a student of the scheme {scheme.name!r} ({scheme.bits} bits); "
-                "give a full-precision BERT"
-            )
+            student = f"a student of the scheme {scheme.name!r} ({scheme.bits} bits)"
+            raise CheckpointError(f"{checkpoint}: is {student}; give a full-precision BERT")
         encoded = encode_data(data, classifier, recipe)
         training = training_arguments(recipe, encoded, run.stage(STAGE), **arguments)
         trainer = TeacherTrainer(classifier, recipe, training, encoded, [JsonLog(run.log, STAGE), *callbacks])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import option, require_torch, with_option_groups
-from bibert.data.examples import MAX_LENGTH, Split
+from bibert.cli.options import EvaluationOptions, option, require_torch, with_option_groups
+from bibert.data import MAX_LENGTH
+from bibert.data.examples import Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps

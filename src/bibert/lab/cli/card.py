@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import ModelName, option, require_torch, with_option_groups
+from bibert.cli.options import EvaluationOptions, ModelName, option, require_torch, with_option_groups
 from bibert.data.glue import get_task
 from bibert.files import write_whole
 from bibert.models import DEFAULT

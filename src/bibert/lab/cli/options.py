@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bibert.cli.console import print_table, say
 from bibert.cli.options import option, require_torch
-from bibert.data.examples import MAX_LENGTH
+from bibert.data import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, by_title, load_subject
 from bibert.lab.plots.style import check_path, save_figure
