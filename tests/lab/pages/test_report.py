@@ -15,7 +15,7 @@ from bibert.export import pack
 from bibert.lab.attention import attention_map
 from bibert.lab.entropy import entropies
 from bibert.lab.look import load_subject
-from bibert.lab.pages.render import save_page
+from bibert.lab.pages import save_page
 from bibert.lab.pages.report import Findings, report_page
 from bibert.lab.plots.style import COLOURS, INK
 from bibert.lab.record import load_record

@@ -66,7 +66,7 @@ def attention(
     chosen = None if layers is None else parse_layers(layers)
     require_extra("plot", "bibert analyze attention")
     from bibert.lab.pages.attention import attention_page
-    from bibert.lab.pages.render import save_page
+    from bibert.lab.pages import save_page
     from bibert.lab.plots.attention import draw_head_view, draw_model_view
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
@@ -124,7 +124,7 @@ def report(
     require_extra("plot", "bibert analyze report")
     if output.suffix != PAGE:
         raise DataError(f"{output}: ends in {output.suffix or 'nothing'!r}; a page ends in {PAGE}")
-    from bibert.lab.pages.render import save_page
+    from bibert.lab.pages import save_page
     from bibert.lab.pages.report import report_page
 
     record = load_record(model)

@@ -9,7 +9,6 @@ from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
 from bibert.cli.options import ModelName, option, require_torch, with_option_groups
 from bibert.data.glue import get_task
-from bibert.files import write_whole
 from bibert.models import DEFAULT
 
 
@@ -30,13 +29,11 @@ def card(
     require_torch("bibert card")
     from bibert.lab.card import CardRequest
     from bibert.lab.card import card as write_card
+    from bibert.lab.pages import save_page
     from bibert.runtime.classifier import load
 
-    labels = load(model, threads=1).labels
-    splits, metrics = data.load_splits(labels)
+    splits, metrics = data.load_splits(load(model, threads=1).labels)
     rows = next(iter(splits.values()))
     task = "" if data.task is None else get_task(data.task).name
     text = write_card(CardRequest(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
-    with write_whole(output) as file:
-        file.write(text)
-    say(f"{output}: measured on {len(rows):,} rows")
+    say(f"{save_page(text, output)}: measured on {len(rows):,} rows")

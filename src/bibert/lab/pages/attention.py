@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bibert.lab.attention import AttentionMap
-from bibert.lab.pages.render import render_page
+from bibert.lab.pages import render
 
 LEVELS = 255  # steps between 0 and the largest weight of a head
 
@@ -22,7 +22,7 @@ def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) 
     tokens = maps[0].tokens
     facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
-    return render_page("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
+    return render("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
 
 
 def _about(one: AttentionMap) -> str:

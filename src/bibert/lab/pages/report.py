@@ -15,7 +15,7 @@ from bibert.lab.attention import AttentionMap
 from bibert.lab.comparison import GIGA, cost_of
 from bibert.lab.cost import TOKENS
 from bibert.lab.entropy import Floats
-from bibert.lab.pages.render import render_page
+from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
 from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
@@ -41,7 +41,7 @@ def report_page(record: Record, findings: Findings) -> str:
     facts = [("scheme", record.scheme.name), ("bits", str(record.scheme.bits))]
     facts += [(name, _plain(value)) for name, value in record.origin.items() if value is not None]
     has_cost = record.architecture is not None and not record.scheme.kept and not record.scheme.split
-    return render_page(
+    return render(
         "report.html.jinja",
         title=f"Report: {record.name}",
         facts=facts,
