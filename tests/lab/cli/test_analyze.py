@@ -1,18 +1,46 @@
-"""`bibert analyze theory` and `bottleneck`, and the list of analyses."""
+"""`bibert analyze theory`, `entropy`, `direction` and `bottleneck`, and the list of analyses."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from bibert.lab.tables import Cell, load_cells, save_cells
+from bibert.nn.schemes import get_scheme
 
+FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
+SITES = ("query", "key", "value", "attention", "context")
 ACCURACIES = {
     "full_precision": 0.91,
     "baseline": 0.80,
     "baseline(kept=mha)": 0.87,
     "baseline(without=attention)": 0.81,
 }
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    """A function that writes a run folder as a training with a probe leaves it: 2 layers, 2 heads, 20 looks."""
+
+    def write(name: str, scheme: str, attention: float, looks: int = 20) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"request": {"scheme": get_scheme(scheme).to_dict()}}))
+        lines = []
+        for look in range(looks):
+            heads = {site: [[0.9, 1.0], [0.8, 0.9]] for site in SITES} | {"attention": [[attention] * 2] * 2}
+            event = {"stage": "dmd", "step": 50 * look, "entropy": {**heads, "ffn_hidden": [0.5, 0.6]}}
+            if look:
+                tables = {field: [[0.1 * place, 0.2], [0.3, 0.4]] for place, field in enumerate(FIELDS, start=1)}
+                event["direction"] = dict.fromkeys(("scores", "query", "key", "value"), tables)
+            lines.append(json.dumps(event) + "\n")
+        (folder / "probe.jsonl").write_text('{"stage": "before", "step": 7}\n' + "".join(lines) + '{"stage": "d')
+        return folder
+
+    return write
 
 
 def test_theory_prints_the_papers_figures_beside_ours(bibert, capsys):
@@ -119,3 +147,127 @@ def test_what_cannot_be_shown_is_one_line(bibert, tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert says in error
+
+
+def test_entropy_of_a_file_and_a_folder_is_the_same(bibert, student, packed_file, capsys):
+    assert bibert("analyze", "entropy", packed_file, student, "--text", "a fine film", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    mine, other = facts.values()
+    assert mine == other
+    assert len(mine["attention"]) == len(mine["attention"][0]) == 2
+
+
+@pytest.mark.parametrize("command", ["entropy", "theory"])
+def test_the_model_in_the_package_is_known_by_its_name(bibert, command, capsys):
+    sizes = ["--samples", "10", "--rows", "8"] if command == "theory" else []
+    assert bibert("analyze", command, "sst2", "--text", "a fine film", *sizes, "--json") == 0
+    assert "bibert_plus" in capsys.readouterr().out
+
+
+def test_entropy_of_a_model_is_shown_by_layer_and_by_head(bibert, packed_file, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a fine film\n\na waste of time\n")
+    assert bibert("analyze", "entropy", packed_file, "--texts", texts) == 0
+    shown = capsys.readouterr().out
+    assert "mean over heads" in shown
+    assert "weight of attention_output" in shown
+    assert bibert("analyze", "entropy", packed_file, "--texts", texts, "--site", "attention") == 0
+    assert "head 1" in capsys.readouterr().out
+
+
+def test_entropy_through_training_has_the_first_and_the_last_look(bibert, new_run, tmp_path, capsys):
+    runs = new_run("a", "baseline", 0.0), new_run("b", "bibert", 0.95)
+    figure = tmp_path / "entropy.svg"
+    assert bibert("analyze", "entropy", *runs, "-o", figure) == 0
+    shown = capsys.readouterr()
+    assert "baseline" in shown.out
+    assert "0.950 (0.950)" in shown.out
+    assert " 950 " in shown.out
+    assert str(figure) in shown.err
+    assert figure.read_text().startswith("<?xml")
+    assert bibert("analyze", "entropy", runs[1], "--json") == 0
+    facts = json.loads(capsys.readouterr().out)["bibert"]
+    assert facts["steps"][:3] == [0, 50, 100]
+    assert facts["entropy"]["attention"] == [[[0.95, 0.95]] * 2] * 20
+
+
+def test_direction_through_training(bibert, new_run, tmp_path, capsys):
+    runs = new_run("a", "bibert", 0.9), new_run("b", "bibert", 0.9)
+    figure = tmp_path / "direction.pdf"
+    assert bibert("analyze", "direction", *runs, "-o", figure) == 0
+    assert figure.read_bytes().startswith(b"%PDF")
+    shown = capsys.readouterr().out
+    assert "a: percent" in shown  # two runs of a scheme are told apart by their folders
+    assert "25.0 / 27.5" in shown
+    assert "query *" in shown
+    assert "0.45 towards, 0.64 away" in shown.replace("\n", " ")
+    assert bibert("analyze", "direction", runs[0], "--json") == 0
+    facts = json.loads(capsys.readouterr().out)["bibert"]
+    assert facts["steps"][0] == 50
+    assert facts["direction"]["query"]["matching"][0] == [[0.1, 0.2], [0.3, 0.4]]
+
+
+def test_one_head_of_a_run(bibert, new_run, capsys):
+    run = new_run("a", "baseline", 0.25)
+    assert bibert("analyze", "direction", run, "--layer", 1, "--head", 0, "--json") == 0
+    [facts] = json.loads(capsys.readouterr().out).values()
+    assert facts["direction"]["query"]["matching"][0] == [[0.3]]
+    assert bibert("analyze", "entropy", run, "--layer", 1, "--head", 1, "--json") == 0
+    [facts] = json.loads(capsys.readouterr().out).values()
+    assert facts["entropy"]["query"][0] == [[0.9]]
+    assert facts["entropy"]["ffn_hidden"][0] == [0.6]
+    assert bibert("analyze", "entropy", run, "--layer", 2, "--head", 0) == 2
+    assert "layers are 0 to 1" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_student_that_becomes_its_teacher_moves_towards_it(bibert, student, tmp_path, capsys):
+    from bibert.nn.checkpoint import load_classifier
+
+    for step, size in (("checkpoint-10", 0.05), ("checkpoint-20", 0.0)):
+        model = load_classifier(student)
+        torch.manual_seed(1)
+        for parameter in model.model.parameters():
+            parameter.data += size * torch.randn_like(parameter)
+        model.model.save_pretrained(tmp_path / step)
+        model.tokenizer.save_pretrained(tmp_path / step)
+    first, last = tmp_path / "checkpoint-10", tmp_path / "checkpoint-20"
+    words = ("--teacher", student, "--text", "a fine film", "--text", "dull\tlong", "--json")
+    assert bibert("analyze", "direction", first, last, *words) == 0
+    facts = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert facts["steps"] == [20]
+    for thing in ("query", "key", "value"):
+        assert np.array(facts["direction"][thing]["matching"]) == pytest.approx(1, abs=1e-3)
+        assert not np.any(facts["direction"][thing]["mismatching"])
+    assert bibert("analyze", "direction", last, first, *words) == 2
+    assert "training order" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        ("entropy", ["missing"], "--text"),
+        ("direction", ["missing"], "probe.jsonl"),
+        ("direction", ["missing", "--text", "a"], "go together"),
+        ("direction", ["one", "--text", "a", "--teacher", "t"], "two or more"),
+        ("entropy", ["missing", "--texts", "none.txt"], "none.txt"),
+        ("entropy", ["missing", "-o", "figure.jpg"], ".svg, .pdf, .png"),
+        ("entropy", ["missing", "--site", "attention"], "--site"),
+        ("entropy", ["missing", "--text", "a", "--layer", "0", "--head", "0"], "--site"),
+        ("direction", ["missing", "--layer", "0"], "probe.jsonl"),
+    ],
+)
+def test_bad_requests_are_named(bibert, command, words, message, capsys):
+    assert bibert("analyze", command, *words) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_site_that_heads_do_not_have_is_named(bibert, packed_file, capsys):
+    assert bibert("analyze", "entropy", packed_file, "--text", "a", "--site", "atention") == 2
+    assert "did you mean 'attention'?" in capsys.readouterr().err
+
+
+def test_a_probe_file_of_something_else_is_refused(bibert, new_run, capsys):
+    run = new_run("a", "bibert", 0.5)
+    (run / "probe.jsonl").write_text('{"loss": 1}\n')
+    assert bibert("analyze", "entropy", run) == 2
+    assert "probe.jsonl" in capsys.readouterr().err.replace("\n", " ")

@@ -65,8 +65,8 @@ def attention(
     _refuse_options_without_effect(outputs, view, layers, (layer, head))
     chosen = None if layers is None else parse_layers(layers)
     require_extra("plot", "bibert analyze attention")
-    from bibert.lab.pages.attention import attention_page
     from bibert.lab.pages import save_page
+    from bibert.lab.pages.attention import attention_page
     from bibert.lab.plots.attention import draw_head_view, draw_model_view
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))

@@ -1,13 +1,11 @@
-"""What several commands of the laboratory share: texts, models to look into, runs with a probe, figures and tables."""
+"""What several commands of the laboratory share: texts, models to look into, runs with a probe, and figures."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.table import Table
-
-from bibert.cli.console import print_table, say
+from bibert.cli.console import say
 from bibert.cli.options import option, require_torch
 from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
@@ -19,14 +17,18 @@ from bibert.runtime.text import Text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FigureFile = Annotated[Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o")]
 
-
-def check_figure(path: Path | None) -> None:
+def _check_figure(path: Path | None) -> Path | None:
     """Reject a figure that cannot be written before anything is computed for it."""
     if path is not None:
         require_extra("plot", f"drawing {path}")
         check_path(path)
+    return path
+
+
+FigureFile = Annotated[
+    Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o", callback=_check_figure)
+]
 
 
 def save_drawn(path: Path | None, draw: "Callable[..., Figure]", *tables: Any) -> None:
@@ -92,16 +94,3 @@ def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> 
     if any(Path(path).is_dir() for path in paths):
         require_torch("a look into a model folder")
     return by_title([load_subject(path, max_length) for path in paths])
-
-
-def print_rows(
-    title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], last: Sequence[str] = (), note: str = ""
-) -> None:
-    """Print a table of results; `last` is a row below a line, `note` a text below the table."""
-    table = Table(*columns, title=title, title_justify="left", caption=note or None, caption_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    if last:
-        table.add_section()
-        table.add_row(*last)
-    print_table(table)
