@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from bibert.errors import BibertError, CheckpointError, SchemeError
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.cli import schemes as command
-from bibert.lab.comparison import cost_of
-from bibert.lab.cost import RULES
+from bibert.lab.cost import RULES, cost_of
 from bibert.nn.schemes import SCHEMES
 
 app = typer.Typer()

@@ -16,8 +16,7 @@ from rich.table import Column, Table
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
 from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
-from bibert.lab.comparison import Cost, Figure, Verdict, cost_of, readings_of_13_4, schemes_by_figure
-from bibert.lab.cost import MIB, RULES, TOKENS
+from bibert.lab.cost import MIB, RULES, TOKENS, Cost, Figure, Verdict, cost_of, readings_of_13_4, schemes_by_figure
 from bibert.lab.paper import NOTES, TABLE_2
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.models import find_file

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
-from bibert.lab.comparison import GIGA, cost_of
-from bibert.lab.cost import TOKENS
+from bibert.lab.cost import GIGA, TOKENS, cost_of
 from bibert.lab.entropy import Floats
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
