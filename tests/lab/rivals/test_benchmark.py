@@ -53,7 +53,7 @@ def fake_rival(name, packages=(), seen=None):
 
         return run
 
-    return Rival(name, packages, build=None, load=load)
+    return Rival(name, packages, ".file", write=None, load=load)
 
 
 @pytest.mark.usefixtures("children")

@@ -1,7 +1,6 @@
 """The rivals: a BERT in torch, ONNX Runtime and OpenVINO, in float32 and int8, each at its best settings.
 
-A rival writes its file with `build`, for any batch and length, and reads it with `load`. Its packages are imported only
-when it is used.
+A rival writes its file with `build`, for any batch and length, and reads it with `load`. Packages are imported on use.
 """
 
 import importlib.util
@@ -24,7 +23,8 @@ class Rival:
 
     name: str  # on the command line, and the stem of its files
     packages: tuple[str, ...]  # that it imports; pip knows them by the same names
-    build: Callable[[Blueprint, Path], Path]  # writes a model into a folder and returns the file to load
+    suffix: str  # of the file to load
+    write: Callable[[Blueprint, Path], None]  # that file, and others of its stem
     load: Callable[[Path, int], Run]  # with a number of threads, for inputs of one shape
     load_for_texts: Callable[[Path, int], Run] | None = None  # for inputs of changing shapes, if another way is better
 
@@ -32,6 +32,13 @@ class Rival:
     def missing(self) -> tuple[str, ...]:
         """The packages that are not installed."""
         return tuple(name for name in self.packages if importlib.util.find_spec(name) is None)
+
+    def build(self, blueprint: Blueprint, folder: Path) -> Path:
+        """Write its file into a folder, unless another rival that starts from it has done so."""
+        path = folder / f"{self.name}{self.suffix}"
+        if not path.exists():
+            self.write(blueprint, path)
+        return path
 
     def bytes_in(self, folder: Path) -> int:
         """Bytes of its files in the folder it was built in."""
@@ -42,13 +49,12 @@ def _inputs(ids: Ids, mask: Ids) -> dict[str, Ids]:
     return dict(zip(INPUTS, (ids, mask), strict=True))
 
 
-def _build_torch(blueprint: Blueprint, folder: Path) -> Path:
+def _write_torch(blueprint: Blueprint, path: Path) -> None:
     from safetensors.torch import save_model
 
-    model, path = blueprint.bert(), folder / "torch-fp32.safetensors"
+    model = blueprint.bert()
     save_model(model, str(path))
     model.config.to_json_file(path.with_suffix(".json"))
-    return path
 
 
 def _load_torch(path: Path, threads: int) -> Run:
@@ -60,16 +66,14 @@ def _load_torch(path: Path, threads: int) -> Run:
     return _run_torch(model.eval(), threads)
 
 
-def _build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_torch_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the module with linear layers that are quantized to int8 at run time, as torch prefers on this CPU."""
     import torch
 
-    path = folder / "torch-int8.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch deprecates this function; it is still the int8 of plain torch
         quantize: Any = torch.ao.quantization.quantize_dynamic
         torch.save(quantize(blueprint.bert(), {torch.nn.Linear}, dtype=torch.qint8), path)
-    return path
 
 
 def _load_torch_int8(path: Path, threads: int) -> Run:
@@ -94,10 +98,7 @@ def _run_torch(model: Any, threads: int) -> Run:
     return run
 
 
-def _build_onnx(blueprint: Blueprint, folder: Path) -> Path:
-    path = folder / "onnx-fp32.onnx"
-    if path.exists():  # float32 and int8 share it
-        return path
+def _write_onnx(blueprint: Blueprint, path: Path) -> None:
     import torch
 
     model = blueprint.bert()
@@ -113,10 +114,9 @@ def _build_onnx(blueprint: Blueprint, folder: Path) -> Path:
         output_names=["logits"],
         dynamic_shapes=dict.fromkeys(INPUTS, axes),
     )
-    return path
 
 
-def _build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_onnx_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the graph with int8 weights, a scale per output row; activations are quantized at run time.
 
     7 of the 8 bits are used, as ONNX Runtime advises for CPUs without VNNI, whose 16-bit sums would saturate.
@@ -124,11 +124,9 @@ def _build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    graph = onnx.load(_build_onnx(blueprint, folder))
+    graph = onnx.load(RIVALS["onnx-fp32"].build(blueprint, path.parent))
     del graph.graph.value_info[:]  # the exporter's shapes contradict those that onnx infers, which stops the quantizer
-    path = folder / "onnx-int8.onnx"
     quantize_dynamic(graph, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-    return path
 
 
 def _load_onnx(path: Path, threads: int) -> Run:
@@ -142,31 +140,24 @@ def _load_onnx(path: Path, threads: int) -> Run:
     return lambda ids, mask: session.run(["logits"], _inputs(ids, mask))[0]
 
 
-def _build_openvino(blueprint: Blueprint, folder: Path) -> Path:
-    path = folder / "openvino-fp32.xml"
-    if path.exists():  # float32 and int8 share it
-        return path
+def _write_openvino(blueprint: Blueprint, path: Path) -> None:
     import openvino
 
     model = blueprint.bert()
     model.config.return_dict = False  # the converter traces a module that returns a tensor
     converted = openvino.convert_model(model, example_input=blueprint.example_inputs())
     openvino.save_model(converted, path, compress_to_fp16=False)
-    return path
 
 
-def _build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_openvino_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the model with int8 weights and activations, quantized by NNCF with its preset for transformers."""
     import nncf
     import openvino
 
-    model = openvino.Core().read_model(_build_openvino(blueprint, folder))
+    model = openvino.Core().read_model(RIVALS["openvino-fp32"].build(blueprint, path.parent))
     batches = [_inputs(*batch) for batch in blueprint.calibration()]
     settings = {"model_type": nncf.ModelType.TRANSFORMER, "subset_size": len(batches)}
-    quantized = nncf.quantize(model, nncf.Dataset(batches), **settings)
-    path = folder / "openvino-int8.xml"
-    openvino.save_model(quantized, path)
-    return path
+    openvino.save_model(nncf.quantize(model, nncf.Dataset(batches), **settings), path)
 
 
 def _load_openvino(path: Path, threads: int, one_shape: bool = True) -> Run:
@@ -205,12 +196,12 @@ _ONNX = (*_TORCH, "onnx", "onnxscript", "onnxruntime")
 _OPENVINO = (*_TORCH, "openvino")
 _OPENVINO_FOR_TEXTS = partial(_load_openvino, one_shape=False)
 _RIVALS = (
-    Rival("torch-fp32", _TORCH, _build_torch, _load_torch),
-    Rival("torch-int8", _TORCH, _build_torch_int8, _load_torch_int8),
-    Rival("onnx-fp32", _ONNX, _build_onnx, _load_onnx),
-    Rival("onnx-int8", _ONNX, _build_onnx_int8, _load_onnx),
-    Rival("openvino-fp32", _OPENVINO, _build_openvino, _load_openvino, _OPENVINO_FOR_TEXTS),
-    Rival("openvino-int8", (*_OPENVINO, "nncf"), _build_openvino_int8, _load_openvino, _OPENVINO_FOR_TEXTS),
+    Rival("torch-fp32", _TORCH, ".safetensors", _write_torch, _load_torch),
+    Rival("torch-int8", _TORCH, ".pt", _write_torch_int8, _load_torch_int8),
+    Rival("onnx-fp32", _ONNX, ".onnx", _write_onnx, _load_onnx),
+    Rival("onnx-int8", _ONNX, ".onnx", _write_onnx_int8, _load_onnx),
+    Rival("openvino-fp32", _OPENVINO, ".xml", _write_openvino, _load_openvino, _OPENVINO_FOR_TEXTS),
+    Rival("openvino-int8", (*_OPENVINO, "nncf"), ".xml", _write_openvino_int8, _load_openvino, _OPENVINO_FOR_TEXTS),
 )
 RIVALS: Mapping[str, Rival] = {rival.name: rival for rival in _RIVALS}
 
