@@ -6,8 +6,7 @@ import pytest
 pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import BibertError
-from bibert.lab.pages import render, save_page
-from bibert.lab.pages.attention import attention_page
+from bibert.lab.pages import attention_page, render, save_page
 
 TOKENS = ("[CLS]", "a", "gorgeous", ",", "witty", "film", "[SEP]")
 EVIL = (

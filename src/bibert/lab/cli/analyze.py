@@ -1,4 +1,4 @@
-"""`bibert analyze ...`: the paper's analysis as commands. `cost` is in `schemes`, pages are in `analyze_pages`."""
+"""`bibert analyze ...`: the paper's analysis as commands. `cost` is in `schemes`, pages are in `pages`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,8 +13,8 @@ from bibert.cli.options import Json, option, require_torch, with_option_groups
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.attention import score_shares
-from bibert.lab.cli.analyze_pages import attention, report
 from bibert.lab.cli.options import FigureFile, HeadOptions, TextOptions, load_histories, load_subjects, save_drawn
+from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
 from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin

@@ -1,17 +1,27 @@
 """Pages: plain data in, one self-contained HTML file out that needs no network and no server; and the text of a card.
 
+The attention page is here: every head of several models for one text, small, and any of them large. Weights are stored
+as one byte each, relative to the largest of their head, and bits as bits: three models of 144 heads and 128 tokens take
+a few megabytes. templates/attention.js draws them in the browser. The report is in `report`.
+
 All pages extend templates/base.html.jinja: colours, fonts, themes. Everything that a template of a page prints is
 escaped. Data for a script goes through `tojson`, which escapes `<`, `>`, `&` and all non-ASCII characters: no text of a
 user can end the script or become part of the page. jinja2 comes with the extras `plot` and, through torch, `train`.
 """
 
+import base64
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from bibert.files import write_whole
+from bibert.lab.attention import AttentionMap
+
+LEVELS = 255  # steps between 0 and the largest weight of a head
 
 
 def render(template: str, **values: Any) -> str:
@@ -35,3 +45,29 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
+    """The HTML of the page for models with the same tokens; it opens with one head of one layer."""
+    maps[0].require_head(layer, head)
+    tokens = maps[0].tokens
+    facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
+    data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
+    return render("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
+
+
+def _about(one: AttentionMap) -> str:
+    scheme = "" if one.scheme == one.title else f"{one.scheme}, "
+    return f"{scheme}{one.layers} layers × {one.heads} heads, {'bits' if one.is_bits else 'weights'}"
+
+
+def _as_json(one: AttentionMap) -> dict[str, Any]:
+    levels = np.packbits(one.weights != 0) if one.is_bits else np.round(LEVELS * one.scaled).astype(np.uint8)
+    return {
+        "title": one.title,
+        "layers": one.layers,
+        "heads": one.heads,
+        "isBits": one.is_bits,
+        "largest": [float(f"{value:.6g}") for value in one.largest.ravel()],
+        "levels": base64.b64encode(levels.tobytes()).decode("ascii"),
+    }

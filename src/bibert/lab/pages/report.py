@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
-from bibert.lab.cost import GIGA, TOKENS, cost_of
+from bibert.lab.cost import TOKENS, cost_of
 from bibert.lab.entropy import Floats
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
@@ -20,8 +20,6 @@ from bibert.lab.plots.attention import draw_model_view
 from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
 from bibert.lab.plots.style import svg_for_page
 from bibert.lab.record import Record
-
-Rows = list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,8 @@ def report_page(record: Record, findings: Findings) -> str:
     """The HTML of the page; a section without content says how to get it."""
     facts = [("scheme", record.scheme.name), ("bits", str(record.scheme.bits))]
     facts += [(name, _plain(value)) for name, value in record.origin.items() if value is not None]
-    has_cost = record.architecture is not None and not record.scheme.kept and not record.scheme.split
+    shape, packed = record.architecture, record.packed
+    is_counted = shape is not None and not record.scheme.kept and not record.scheme.split
     return render(
         "report.html.jinja",
         title=f"Report: {record.name}",
@@ -47,8 +46,10 @@ def report_page(record: Record, findings: Findings) -> str:
         record=record,
         findings=findings,
         figures=_figures(record, findings),
-        shape=describe(record.architecture) if record.architecture is not None else "",
-        cost_tables=_cost_tables(record) if has_cost else [],
+        shape=describe(shape) if shape else "",
+        cost=cost_of(shape, record.scheme, min(TOKENS, shape.positions)) if shape and is_counted else None,
+        tokens=min(TOKENS, shape.positions) if shape else 0,
+        parts=bytes_rows(beside_the_rule(packed, len(packed.tokenizer))) if packed else [],
         plain=_plain,
     )
 
@@ -75,23 +76,6 @@ def _figures(record: Record, findings: Findings) -> dict[str, list[Markup]]:
     if findings.attention is not None:
         add("attention", draw_model_view, [findings.attention])
     return figures
-
-
-def _cost_tables(record: Record) -> list[Rows]:
-    """Size and FLOPs by the paper's rules, and the bytes of a packed file beside them."""
-    assert record.architecture is not None
-    tokens = min(TOKENS, record.architecture.positions)
-    found = cost_of(record.architecture, record.scheme, tokens)
-    size, flops = found.size, found.flops
-    rules = [
-        ["by the paper's rules", ""],
-        ["size", f"{size.mib:.2f} MiB, with the scales that it needs {size.mib_with_scales:.2f} MiB"],
-        [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, of which products {flops.products / GIGA:.3f} G"],
-    ]
-    if record.packed is None:
-        return [rules]
-    parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
-    return [rules, [["bytes", "by the rule", "in the file", ""], *bytes_rows(parts)]]
 
 
 def _plain(value: Any) -> str:

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import BibertError
-from bibert.lab.cli.analyze_pages import parse_layers
+from bibert.lab.cli.pages import parse_layers
 from bibert.runtime.classifier import load
 
 TEXT = "the plot was not bad at all"

@@ -1,4 +1,4 @@
-"""`bibert analyze attention` and `report`: pages to look around in, and figures of attention."""
+"""`bibert analyze attention`, `bibert analyze report` and `bibert card`: pages, figures of attention, model cards."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,9 @@ import typer
 
 from bibert.cli.console import say
 from bibert.cli.data_options import EvaluationOptions
-from bibert.cli.options import option, require_torch, with_option_groups
+from bibert.cli.options import ModelName, option, require_torch, with_option_groups
 from bibert.data.examples import MAX_LENGTH, Split
+from bibert.data.glue import get_task
 from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
@@ -19,6 +20,7 @@ from bibert.lab.cli.options import TextOptions, load_subjects
 from bibert.lab.entropy import entropies
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
+from bibert.models import DEFAULT
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
@@ -65,8 +67,7 @@ def attention(
     _refuse_options_without_effect(outputs, view, layers, (layer, head))
     chosen = None if layers is None else parse_layers(layers)
     require_extra("plot", "bibert analyze attention")
-    from bibert.lab.pages import save_page
-    from bibert.lab.pages.attention import attention_page
+    from bibert.lab.pages import attention_page, save_page
     from bibert.lab.plots.attention import draw_head_view, draw_model_view
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
@@ -170,3 +171,30 @@ def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
     from bibert.runtime.classifier import load
 
     return load(model).logits(rows.texts, rows.pairs)
+
+
+@with_option_groups
+def card(
+    data: EvaluationOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
+    title: Annotated[str, typer.Option(help="First line of the card.")],
+    model: ModelName = DEFAULT,
+    teacher: Annotated[Path | None, option("Model folder of its teacher, inside its run.", "--teacher", "-t")] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
+    limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
+) -> None:
+    """Describe a packed file in Markdown: what it is, how good it is on labelled rows, how it was made.
+
+    Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
+    """
+    require_torch("bibert card")
+    from bibert.lab.card import CardRequest
+    from bibert.lab.card import card as write_card
+    from bibert.lab.pages import save_page
+    from bibert.runtime.classifier import load
+
+    splits, metrics = data.load_splits(load(model, threads=1).labels)
+    rows = next(iter(splits.values()))
+    task = "" if data.task is None else get_task(data.task).name
+    text = write_card(CardRequest(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
+    say(f"{save_page(text, output)}: measured on {len(rows):,} rows")
