@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages, and attention maps that need no model."""
+"""A real browser for the tests of pages, attention maps that need no model, and the scripts of benchmarks/ by name."""
 
 import importlib.util
 import shutil
@@ -10,6 +10,7 @@ import pytest
 
 from bibert.lab.attention import AttentionMap
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 

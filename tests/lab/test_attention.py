@@ -5,7 +5,7 @@ import pytest
 
 from bibert.errors import BibertError, DataError
 from bibert.lab.attention import attention_map, attention_maps, score_shares
-from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject
+from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject, require_head
 from bibert.runtime.engine import Encoded
 
 TOKENS = ("[CLS]", "a", "film", "[SEP]")
@@ -69,7 +69,7 @@ def test_weights_that_are_all_the_same_bit_are_bits(bit):
 def test_a_head_that_is_not_there_is_refused(layer, head):
     found = attention_map(bits_subject(), "bibert", "a film")
     with pytest.raises(BibertError, match=r"bibert:.*layers.*0 to 1.*heads 0 to 2"):
-        found.require_head(layer, head)
+        require_head(found.title, found.weights.shape, layer, head)
 
 
 def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():

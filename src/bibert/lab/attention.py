@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError, DataError
+from bibert.errors import DataError
 from bibert.lab.look import Flags, Floats, Inside, LayerInside, Subject
 from bibert.runtime.text import Text
 
@@ -48,14 +48,6 @@ class AttentionMap:
     def scaled(self) -> Floats:
         """(L, H, T, T) between 0 and 1: the weights of each head divided by its largest, or the bits."""
         return self.weights / self.largest[:, :, None, None]
-
-    def require_head(self, layer: int, head: int) -> None:
-        """Raise an error if there is no such head."""
-        if not (0 <= layer < self.layers and 0 <= head < self.heads):
-            raise BibertError(
-                f"{self.title}: has no layer {layer} with a head {head}; layers are 0 to {self.layers - 1}, "
-                f"heads 0 to {self.heads - 1}"
-            )
 
 
 def attention_maps(subjects: Mapping[str, Subject], row: Text) -> tuple[AttentionMap, ...]:
@@ -96,8 +88,7 @@ def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:
 def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:
     """How often each score -D, -D + 2, ..., D occurs in all batches, (layers, D + 1), without padding."""
     counts = sum(np.array([_score_counts(layer, inside.real) for layer in inside.layers]) for inside in insides)
-    shares: NDArray[np.float64] = counts / np.sum(counts, axis=1, keepdims=True)
-    return shares
+    return np.asarray(counts / np.sum(counts, axis=1, keepdims=True))
 
 
 def _score_counts(layer: LayerInside, real: Flags) -> NDArray[np.int64]:

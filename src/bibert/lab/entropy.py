@@ -36,7 +36,7 @@ def entropies(insides: Iterable[Inside]) -> dict[str, Floats]:
     if last is None:
         raise DataError("no text was read, so there is no entropy; give at least one text")
     for count, layer in zip(counts, last.layers, strict=True):
-        count |= _counts_of_weights(layer.weights(), last.heads)
+        count |= _counts_of_weights(layer)
     return {name: np.array([_entropy(count[name]) for count in counts]) for name in counts[0]}
 
 
@@ -66,11 +66,11 @@ def _entropy(counts: NDArray[np.int64]) -> Floats:
     return np.asarray(np.abs((shares * np.log2(np.where(shares > 0, shares, 1.0))).sum(axis=0)))
 
 
-def _counts_of_weights(weights: Mapping[str, Flags], heads: int) -> dict[str, Any]:
+def _counts_of_weights(layer: LayerInside) -> dict[str, Any]:
     """The zeros and ones of each matrix."""
     counts = {}
-    for name, bits in weights.items():
+    for name, bits in layer.weights().items():
         rows = bits.T if name == "attention_output" else bits  # (H · D, other side) if they belong to heads
-        shape = (heads, -1) if name in HEAD_WEIGHTS else (-1,)
+        shape = (layer.attention.shape[1], -1) if name in HEAD_WEIGHTS else (-1,)
         counts[f"weight of {name}"] = _count(rows.reshape(shape), np.array(True), (-1,))
     return counts

@@ -3,8 +3,7 @@
 A `Subject` is a packed file, read by the numpy reference, or a folder with a torch model, read by `network`; torch is
 imported only for a folder. `entropy` and `attention` show what is inside.
 
-Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans,
-levels of 2 and 4 bits integers.
+Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans, levels of 2 and 4 bits integers.
 """
 
 from collections import Counter
@@ -62,11 +61,6 @@ class Inside:
     real: Flags
     layers: tuple[LayerInside, ...]
 
-    @property
-    def heads(self) -> int:
-        """Attention heads of a layer."""
-        return int(self.layers[0].attention.shape[1])
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -97,17 +91,12 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
     A folder truncates texts at `max_length` tokens; a packed file knows its own limit.
     """
     folder = network_folder(Path(path))
-    return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
-
-
-def _from_file(path: Path) -> Subject:
-    packed = file.load(path)
-    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
-    scheme = str(packed.about.get("scheme", "bibert"))
-    return Subject(path.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
-
-
-def _from_folder(folder: Path, max_length: int) -> Subject:
+    if folder is None:
+        found = find_file(path)
+        packed = file.load(found)
+        encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
+        scheme = str(packed.about.get("scheme", "bibert"))
+        return Subject(found.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
     require_extra("train", f"a look into the folder {folder}")
     from bibert.lab.network import inside_of_network
     from bibert.nn.checkpoint import load_classifier
@@ -154,8 +143,7 @@ def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[
     """Token ids of texts and pairs, in any mixture, truncated at `most` tokens."""
     texts = [(row,) if isinstance(row, str) else row for row in rows]
     read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
-    ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
-    return [Encoded(*row) for row in zip(ids, types, strict=True)]
+    return [Encoded(np.array(one["input_ids"], np.int32), np.array(one["token_type_ids"], np.int32)) for one in read]
 
 
 def padded(encoded: Sequence[Encoded]) -> Arrays:
@@ -169,6 +157,15 @@ def padded(encoded: Sequence[Encoded]) -> Arrays:
         if row.token_types is not None:
             batch["token_type_ids"][place, real] = row.token_types
     return batch
+
+
+def require_head(name: str, shape: Sequence[int], layer: int, head: int) -> None:
+    """Raise an error if a model of `shape`, its layers and heads, has no such head."""
+    if not (0 <= layer < shape[0] and 0 <= head < shape[1]):
+        raise DataError(
+            f"{name}: has no layer {layer} with a head {head}; layers are 0 to {shape[0] - 1}, "
+            f"heads 0 to {shape[1] - 1}"
+        )
 
 
 def by_title(models: Sequence[Any]) -> dict[str, Any]:

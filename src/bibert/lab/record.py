@@ -15,6 +15,7 @@ from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.lab.architecture import read_architecture
 from bibert.lab.direction import Floats, Movement, distilled_by
+from bibert.lab.look import require_head
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, RUN_MODEL
@@ -43,13 +44,8 @@ class History:
     def of_head(self, layer: int, head: int) -> "History":
         """One head alone, in tables of one layer with one head."""
         tables = next(iter(self.direction.values()), self.entropy)
-        _, layers, heads = next(iter(tables.values())).shape
-        if not (layer < layers and head < heads):
-            raise DataError(
-                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {layers - 1}, "
-                f"heads 0 to {heads - 1}"
-            )
-        one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
+        require_head(self.name, next(iter(tables.values())).shape[1:], layer, head)
+        one = np.s_[:, layer : layer + 1, head : head + 1]
         entropy = {name: table[one[: table.ndim]] for name, table in self.entropy.items()}
         things = self.direction.items()
         moved = {thing: {field: table[one] for field, table in fields.items()} for thing, fields in things}

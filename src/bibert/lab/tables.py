@@ -246,12 +246,19 @@ def effects(task: str, ours: Mapping[str, float]) -> list[Effect]:
 
     `ours` are accuracies in percent by scheme, including the baseline's.
     """
+
+    def difference(accuracies: Mapping[str, float], scheme: str) -> Difference | None:
+        if scheme not in accuracies:
+            return None
+        accuracy, baseline = accuracies[scheme], accuracies[BASELINE]
+        return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
+
     papers = papers_accuracies(task)
     found = []
     for scheme in dict.fromkeys([*BOTTLENECKS.schemes, *sorted(ours)]):
         match = CHANGED.fullmatch(scheme)
         if match and (scheme in ours or scheme in papers):
-            both = (_difference(task, scores, scheme) for scores in (ours, papers))
+            both = difference(ours, scheme), difference(papers, scheme)
             found.append(Effect(scheme, match["change"], match["what"], *both))
     return found
 
@@ -260,13 +267,6 @@ def papers_accuracies(task: str) -> dict[str, float]:
     """The paper's accuracies of the baseline and its changes, by scheme; empty for a task without them."""
     scores = {row.scheme: row.scores.get(task) for row in BOTTLENECKS.rows}
     return {scheme: accuracy for scheme, accuracy in scores.items() if accuracy is not None}
-
-
-def _difference(task: str, accuracies: Mapping[str, float], scheme: str) -> Difference | None:
-    if scheme not in accuracies:
-        return None
-    accuracy, baseline = accuracies[scheme], accuracies[BASELINE]
-    return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
 
 
 def standard_error(one: float, other: float, texts: int) -> float:

@@ -4,13 +4,14 @@ import json
 
 import pytest
 import typer
+from random_models import random_packed
 from typer.testing import CliRunner
 
 from bibert.errors import BibertError
 from bibert.lab.cli.bench import bench
 from bibert.lab.rivals.benchmark import Entry, Plan, Report
 from bibert.lab.rivals.engines import OURS, RIVALS
-from bibert.lab.rivals.models import Shape, random_packed
+from bibert.lab.rivals.models import Shape
 from bibert.lab.rivals.timing import Ratio, Timing
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig

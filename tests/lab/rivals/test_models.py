@@ -1,4 +1,4 @@
-"""Shapes, random batches, and random models that the engines accept."""
+"""Shapes, random batches, and the random BERT of the rivals."""
 
 from dataclasses import replace
 
@@ -7,10 +7,8 @@ import pytest
 
 from bibert.errors import BibertError
 from bibert.lab.architecture import count_parameters
-from bibert.lab.rivals.models import CALIBRATION_BATCHES, Blueprint, Shape, random_batch, random_packed
+from bibert.lab.rivals.models import CALIBRATION_BATCHES, Blueprint, Shape, random_batch
 from bibert.nn.packable import packed_config
-from bibert.packed.schema import SITES
-from bibert.runtime import reference
 
 
 def test_a_shape_is_read_as_it_is_written():
@@ -31,20 +29,6 @@ def test_a_batch_holds_ids_of_the_vocabulary_without_padding_and_follows_its_see
     assert (mask == 1).all()
     np.testing.assert_array_equal(ids, random_batch(Shape(4, 100), 7)[0])
     assert (random_batch(Shape(4, 100), 7, seed=1)[0] != ids).any()
-
-
-def test_a_random_packed_model_stays_inside_the_numeric_contract(tiny):
-    config = replace(tiny, layers=12)
-    logits = reference.logits(random_packed(config), *random_batch(Shape(3, 20), config.vocabulary))
-    assert logits.shape == (3, 3)
-    assert np.isfinite(logits).all()
-    assert (logits != logits[0]).any()  # it depends on its input
-
-
-def test_a_random_packed_model_may_have_every_optional_part_and_follows_its_seed(tiny):
-    packed = random_packed(replace(tiny, thresholds=SITES, score_thresholds=True, ffn_levels="bool"))
-    assert packed.tensor("layers.1.score_threshold").shape == (2,)
-    assert random_packed(tiny).digest == random_packed(tiny).digest != random_packed(tiny, seed=1).digest
 
 
 def test_a_random_bert_has_the_shape_of_the_packed_model_or_is_refused_with_both_numbers(tiny):

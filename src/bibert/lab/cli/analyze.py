@@ -13,15 +13,17 @@ from bibert.cli.options import Json, option, require_torch, with_option_groups
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.attention import score_shares
-from bibert.lab.cli.options import FigureFile, HeadOptions, TextOptions, load_histories, load_subjects, save_drawn
+from bibert.lab.cli.options import FigureFile, HeadOptions, TextOptions, load_subjects, save_drawn
 from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
 from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
 from bibert.lab.entropy import HEADS, LAYERS, Floats, entropies, rounded
+from bibert.lab.look import by_title
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
 from bibert.lab.plots.bottleneck import draw_bottlenecks
 from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_theory
+from bibert.lab.record import load_history
 from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
 from bibert.lab.theory import statements
 from bibert.runtime.text import Text
@@ -111,7 +113,7 @@ def entropy(
     if rows:
         _entropy_of_models(models, rows, site, output, json)
         return
-    runs = load_histories(models)
+    runs = by_title([load_history(Path(run)) for run in models])
     for title, run in runs.items():
         if not run.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
@@ -185,7 +187,7 @@ def direction(
     if (teacher is None) != (not rows):
         raise DataError("--teacher and texts go together: give both for checkpoints, or neither for runs with a probe")
     if teacher is None:
-        found = load_histories(paths)
+        found = by_title([load_history(run) for run in paths])
         for run in found.values():
             if not run.direction:
                 raise DataError(f"{run.name}: has only one look so far; wait for the second look of its training")

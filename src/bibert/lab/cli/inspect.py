@@ -54,7 +54,11 @@ def inspect(
         summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, config.positions))
         facts |= {"labels": list(description.labels), "max_length": description.max_length, "config": config.to_dict()}
     if json:
-        print_json(facts if summary is None else facts | _summary_as_json(summary))
+        if summary is not None:
+            counts = [{**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts)]
+            facts |= {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
+            facts |= {"flops": summary.flops, "tokens": summary.tokens, "total": counts[0], "parts": counts[1:]}
+        print_json(facts)
         return
     notes = {name.replace("_", " "): _shown(value) for name, value in facts.items() if name != "about"}
     notes |= _about(facts.get("about", {}))
@@ -109,12 +113,6 @@ def _scheme_of(config: Facts, folder: Path) -> Scheme:
         return get_scheme(scheme) if isinstance(scheme, str) else Scheme.from_dict(scheme)
     except (TypeError, KeyError, AttributeError):
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
-
-
-def _summary_as_json(summary: Summary) -> Facts:
-    total, *parts = ({**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts))
-    sizes = {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
-    return {**sizes, "flops": summary.flops, "tokens": summary.tokens, "total": total, "parts": parts}
 
 
 def parts_table(summary: Summary) -> Table:

@@ -11,7 +11,7 @@ from bibert.data.examples import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, by_title, load_subject
 from bibert.lab.plots.style import check_path, save_figure
-from bibert.lab.record import History, load_history
+from bibert.lab.record import History
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
@@ -82,11 +82,6 @@ class HeadOptions:
             return histories
         suffix = f", layer {self.layer}, head {self.head}"
         return {f"{title}{suffix}": one.of_head(self.layer, self.head) for title, one in histories.items()}
-
-
-def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
-    """The recorded looks into each run, by title."""
-    return by_title([load_history(Path(run)) for run in runs])
 
 
 def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:

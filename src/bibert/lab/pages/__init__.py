@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from bibert.files import write_whole
 from bibert.lab.attention import AttentionMap
+from bibert.lab.look import require_head
 
 LEVELS = 255  # steps between 0 and the largest weight of a head
 
@@ -49,7 +50,7 @@ def _environment() -> Environment:
 
 def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
     """The HTML of the page for models with the same tokens; it opens with one head of one layer."""
-    maps[0].require_head(layer, head)
+    require_head(maps[0].title, maps[0].weights.shape, layer, head)
     tokens = maps[0].tokens
     facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}

@@ -16,7 +16,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
 from bibert.lab.attention import AttentionMap
-from bibert.lab.look import Floats
+from bibert.lab.look import Floats, require_head
 from bibert.lab.plots.style import COLOURS, SETTINGS, styled
 
 WIDTH = 7.6  # inches: the text width of a one-column paper
@@ -37,7 +37,7 @@ BIT_OPACITY = 0.5  # of the line of a 1: crossing lines stay visible
 def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
     """One head of every model side by side: queries on the left, keys on the right, a line for attention."""
     for one in maps:
-        one.require_head(layer, head)
+        require_head(one.title, one.weights.shape, layer, head)
     matrices = [one.scaled[layer, head, :MOST_TOKENS, :MOST_TOKENS] for one in maps]
     tokens = maps[0].tokens
     height = 1.0 + ROW_INCHES * len(matrices[0])
@@ -94,7 +94,7 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
 
 
 def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
-    one.require_head(max(layers), 0)
+    require_head(one.title, one.weights.shape, max(layers), 0)
     images = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
     if not one.is_bits:
         images = images / images.max(axis=(-2, -1), keepdims=True)
