@@ -21,8 +21,7 @@ from bibert.lab.direction import mean_margin
 from bibert.lab.entropy import HEADS, LAYERS, Floats, entropies, rounded
 from bibert.lab.look import by_title
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
-from bibert.lab.plots.bottleneck import draw_bottlenecks
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_theory
+from bibert.lab.plots.charts import draw_bottlenecks, draw_directions, draw_entropies, draw_theory
 from bibert.lab.record import load_history
 from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
 from bibert.lab.theory import statements

@@ -17,7 +17,7 @@ from bibert.lab.entropy import Floats
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
+from bibert.lab.plots.charts import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
 from bibert.lab.plots.style import svg_for_page
 from bibert.lab.record import Record
 

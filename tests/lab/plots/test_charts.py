@@ -1,15 +1,35 @@
-"""Panels of lines: axes, legend, markers that tell lines apart without colour, and what the figures of runs show."""
+"""Charts: axes, legends, numbers at bars, and lines and bars that are told apart without colour."""
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, draw_theory
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+
+from bibert.errors import BibertError
+from bibert.lab.plots.charts import (
+    OUR_BAR,
+    PAPER_BAR,
+    draw_bottlenecks,
+    draw_directions,
+    draw_entropies,
+    draw_losses,
+    draw_metrics,
+    draw_theory,
+)
+from bibert.lab.plots.style import save_figure
 from bibert.lab.record import History
+from bibert.lab.tables import effects
 from bibert.lab.theory import score_probabilities, statements
+from bibert.nn.schemes import STRUCTURES
 
 SITES = ("query", "key", "value", "attention", "context")
+ACCURACIES = {"baseline": 80.3} | {
+    f"baseline(kept={structure})": 81.0 + place for place, structure in enumerate(STRUCTURES)
+}
+ACCURACIES |= {"baseline(without=attention)": 81.0, "baseline(without=mha)": 77.7, "baseline(without=prediction)": 52.1}
 
 
 @pytest.fixture
@@ -92,3 +112,48 @@ def test_the_figure_of_the_theorems_has_the_scores_of_models():
     computed, _gaussian, model = axes.lines
     assert model.get_ydata() == pytest.approx(computed.get_ydata())
     assert "a model" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def drawn():
+    return draw_bottlenecks({"SST-2": effects("sst2", ACCURACIES), "QQP": effects("qqp", ACCURACIES)})
+
+
+def test_every_task_has_a_panel_of_structures_and_one_of_terms():
+    figure = drawn()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [
+        f"{task}: {what}"
+        for task in ("SST-2", "QQP")
+        for what in ("one structure in full precision", "one distillation term left out")
+    ]
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["MHA", "intermediate", "output", "pooler", "embedding"]
+
+
+def test_every_bar_has_its_number_inside_the_panel():
+    figure = drawn()
+    FigureCanvasAgg(figure).draw()
+    for axes in figure.axes:
+        assert len(axes.texts) == len(axes.patches) > 0
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert axes.bbox.x0 <= box.x0
+            assert box.x1 <= axes.bbox.x1
+    assert figure.axes[0].texts[0].get_text() == "+0.7"
+
+
+def test_ours_and_the_papers_differ_without_colour():
+    assert "hatch" in PAPER_BAR
+    assert "hatch" not in OUR_BAR
+    lightness = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), to_rgb(OUR_BAR["facecolor"]), strict=True))
+    assert 0.5 < lightness < 0.8  # neither the paper's white, nor too dark for a black whisker
+
+
+def test_the_same_numbers_give_the_same_file(tmp_path):
+    one, other = (save_figure(drawn(), tmp_path / name).read_bytes() for name in ("one.svg", "other.svg"))
+    assert one == other
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(BibertError, match="at least one"):
+        draw_bottlenecks({"SST-2": []})
