@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from bibert.errors import DataError
-from bibert.lab.entropy import HEAD_WEIGHTS, HEADS, entropies, rounded
-from bibert.lab.look import Inside, LayerInside
+from bibert.lab.look import HEAD_WEIGHTS, HEADS, Inside, LayerInside, entropies, rounded
 from bibert.lab.network import inside_of_network
 from bibert.lab.theory import binary_entropy
 from bibert.nn.layers import BiBertConfig

@@ -13,8 +13,7 @@ pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this
 from bibert.errors import DataError
 from bibert.export import pack
 from bibert.lab.attention import attention_map
-from bibert.lab.entropy import entropies
-from bibert.lab.look import load_subject
+from bibert.lab.look import entropies, load_subject
 from bibert.lab.pages import save_page
 from bibert.lab.pages.report import Findings, report_page
 from bibert.lab.plots.style import COLOURS, INK

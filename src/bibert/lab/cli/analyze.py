@@ -18,8 +18,7 @@ from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
 from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
-from bibert.lab.entropy import HEADS, LAYERS, Floats, entropies, rounded
-from bibert.lab.look import by_title
+from bibert.lab.look import HEADS, LAYERS, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
 from bibert.lab.plots.charts import draw_bottlenecks, draw_directions, draw_entropies, draw_theory
 from bibert.lab.record import load_history
@@ -152,7 +151,7 @@ def _entropy_of_models(paths: Sequence[str], rows: list[Text], site: str, output
             print_rows(f"{title}: entropy in bits, mean over heads", ["layer", *columns], _by_layer(columns), means)
 
 
-def _by_layer(columns: Mapping[str, Floats]) -> list[list[str]]:
+def _by_layer(columns: Mapping[str, Entropies]) -> list[list[str]]:
     layers = enumerate(zip(*columns.values(), strict=True))
     return [[str(layer), *(f"{value:.3f}" for value in values)] for layer, values in layers]
 

@@ -17,7 +17,7 @@ from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
-from bibert.lab.entropy import entropies
+from bibert.lab.look import entropies
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
 from bibert.models import DEFAULT

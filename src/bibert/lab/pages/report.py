@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
 from bibert.lab.cost import TOKENS, cost_of
-from bibert.lab.entropy import Floats
+from bibert.lab.look import Entropies
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
@@ -26,7 +26,7 @@ from bibert.lab.record import Record
 class Findings:
     """What was measured for the report; each part may be missing."""
 
-    entropies: Mapping[str, Floats] | None = None  # on texts
+    entropies: Mapping[str, Entropies] | None = None  # on texts
     attention: AttentionMap | None = None  # on one text
     confusion: Sequence[Sequence[int]] | None = None  # rows are gold labels, columns are answers
     scored: str = ""  # the labelled rows it was counted on, such as "872 rows of dev.tsv"
