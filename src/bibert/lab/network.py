@@ -90,8 +90,7 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Levels:
     if scheme.attention == "asym":
         low = np.where(keys, attention, np.inf).min(axis=-1, keepdims=True)
         high = np.where(keys, attention, -np.inf).max(axis=-1, keepdims=True)
-        flags: Flags = (attention >= (low + high) / 2) & keys
-        return flags
+        return np.asarray((attention >= (low + high) / 2) & keys)
     return (attention > 0 if scheme.is_quantized else attention >= 0) & keys
 
 
