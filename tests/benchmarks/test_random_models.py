@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from random_models import random_packed
 
-from bibert.lab.rivals.models import Shape, random_batch
+from bibert.lab.rivals.engines import Shape, random_batch
 from bibert.packed.schema import SITES, PackedConfig
 from bibert.runtime import reference
 

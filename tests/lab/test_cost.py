@@ -18,12 +18,12 @@ from bibert.lab.cost import (
     QUANTIZER_FLOPS,
     RULES,
     WEIGHT_SCALES,
+    Figure,
     Verdict,
     cost_of,
     count_scales,
     elementwise_flops,
     flops,
-    judge,
     product_flops,
     readings_of_13_4,
     schemes_by_figure,
@@ -315,4 +315,4 @@ def test_a_shape_of_fewer_positions_has_the_flops_of_its_longest_input():
     ],
 )
 def test_a_figure_is_judged_by_its_last_printed_digit(ours, printed, verdict):
-    assert judge(ours, Decimal(printed)) is verdict
+    assert Figure("size", "bits_plus_float", ours, Decimal(printed)).verdict is verdict

@@ -1,8 +1,6 @@
 """What the heads of several models attend to in one text (Fig. "Attention-head view", Fig. "Attention pattern").
 
-Maps are arrays, which `plots.attention` draws and `pages` shows in a browser. `score_shares` counts attention scores
-before any scale, the integers of Theorem 2.
-
+Maps are arrays, which `plots.attention` draws and `pages` shows in a browser.
 Shapes: L layers, H heads, T tokens; rows of a (T, T) matrix are queries, its columns keys.
 """
 
@@ -86,7 +84,7 @@ def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:
 
 
 def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:
-    """How often each score -D, -D + 2, ..., D occurs in all batches, (layers, D + 1), without padding."""
+    """How often each score of Theorem 2, -D, -D + 2, ..., D, occurs in all batches, (layers, D + 1); no padding."""
     counts = sum(np.array([_score_counts(layer, inside.real) for layer in inside.layers]) for inside in insides)
     return np.asarray(counts / np.sum(counts, axis=1, keepdims=True))
 

@@ -229,23 +229,20 @@ class Figure:
     @property
     def verdict(self) -> Verdict | None:
         """How close ours comes; None if nothing is printed."""
-        return None if self.printed is None else judge(self.ours, self.printed)
+        if self.printed is None:
+            return None
+        unit = Decimal(1).scaleb(int(self.printed.as_tuple().exponent))
+        exact = Decimal(self.ours)
+        if exact.quantize(unit) == self.printed:
+            return Verdict.EQUAL
+        return Verdict.CLOSE if abs(exact - self.printed) <= unit else Verdict.DIFFERENT
 
     def to_dict(self) -> dict[str, Any] | None:
         """Plain values of a printed figure, for JSON."""
-        if self.printed is None:
+        if self.printed is None or self.verdict is None:
             return None
-        verdict = judge(self.ours, self.printed).name.lower()
+        verdict = self.verdict.name.lower()
         return {"printed": float(self.printed), "ours": self.ours, "verdict": verdict, "reason": self.reason}
-
-
-def judge(ours: float, printed: Decimal) -> Verdict:
-    """Equal if ours rounds to the printed figure, close if it is within one unit of the last printed digit."""
-    unit = Decimal(1).scaleb(int(printed.as_tuple().exponent))
-    exact = Decimal(ours)
-    if exact.quantize(unit) == printed:
-        return Verdict.EQUAL
-    return Verdict.CLOSE if abs(exact - printed) <= unit else Verdict.DIFFERENT
 
 
 @dataclass(frozen=True)
@@ -264,10 +261,7 @@ class Cost:
 
 
 def cost_of(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Cost:
-    """Size and FLOPs of a scheme, with every figure that the paper prints for this scheme and shape.
-
-    FLOPs are compared only at the paper's 128 tokens.
-    """
+    """Size and FLOPs of a scheme on a shape, with every figure that the paper prints; its FLOPs are of 128 tokens."""
     bytes_, work, architecture = size(shape, scheme), flops(shape, scheme, tokens), name_of(shape) or ""
     ours_by_column = {
         "size": (bytes_.rule, bytes_.mib),
@@ -284,10 +278,7 @@ def cost_of(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Cost:
 
 
 def schemes_by_figure(shape: PackedConfig, printed: bool = False) -> dict[Figure, list[str]]:
-    """The figures of all schemes on a shape, or those that the paper prints, each with the schemes that share it.
-
-    FLOPs are those of 128 tokens, or of the longest input of a shape that takes fewer.
-    """
+    """The figures of all schemes on a shape, or those that the paper prints, each with the schemes that share it."""
     costs = [cost_of(shape, scheme, min(TOKENS, shape.positions)) for scheme in SCHEMES.values()]
     found: dict[Figure, list[str]] = {}
     for column in PRINTED_IN:

@@ -186,10 +186,7 @@ def by_title(models: Sequence[Any]) -> dict[str, Any]:
 
 
 def entropies(insides: Iterable[Inside]) -> dict[str, Entropies]:
-    """The entropy in bits of each binarized tensor, over all batches together: (layers, heads), or (layers,).
-
-    The entropy of a matrix has the name "weight of ...".
-    """
+    """The entropy of each tensor over all batches, (layers, heads) or (layers,); of a matrix as "weight of ..."."""
     counts: list[dict[str, Any]] = []  # of each layer, by name: how often each level occurs
     last = None
     for last in insides:

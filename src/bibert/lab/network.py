@@ -77,8 +77,7 @@ def _levels(scheme: Scheme, levels: Tensor) -> Levels:
 
 
 def _bits(levels: Tensor, zero_is_one: bool) -> Flags:
-    flags: Flags = (levels >= 0 if zero_is_one else levels > 0).cpu().numpy()
-    return flags
+    return np.asarray((levels >= 0 if zero_is_one else levels > 0).cpu().numpy())
 
 
 def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Levels:

@@ -1,8 +1,4 @@
-"""The quickstart: from generated sentences to a packed file in two minutes.
-
-The sentences have negation, contrast and word order, so that counting words is not enough to label them.
-`cli.quickstart` measures the packed file and prints the results.
-"""
+"""The quickstart: from generated sentences to a packed file, which `cli.quickstart` measures, in two minutes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,10 +28,7 @@ Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the traini
 
 
 def quickstart(data: TextData, output: Path, watch: Watch, seed: int = 0) -> dict[str, float]:
-    """Train a tokenizer and a teacher, distill each student, and pack one; the dev accuracy by the name of a folder.
-
-    A killed quickstart resumes. `seed` determines the weights.
-    """
+    """Train a teacher, distill each student, pack one; the dev accuracy of each model. A killed quickstart resumes."""
     output.mkdir(parents=True, exist_ok=True)
     save_classifier(untrained(data, seed), output / "start")
     learned = {"teacher": finetune(output / "start", data, output / "teacher", TEACHER, callbacks=watch("teacher"))}

@@ -9,10 +9,8 @@ from typer.testing import CliRunner
 
 from bibert.errors import BibertError
 from bibert.lab.cli.bench import bench
-from bibert.lab.rivals.benchmark import Entry, Plan, Report
-from bibert.lab.rivals.engines import OURS, RIVALS
-from bibert.lab.rivals.models import Shape
-from bibert.lab.rivals.timing import Ratio, Timing
+from bibert.lab.rivals.benchmark import Entry, Plan, Ratio, Report, Timing
+from bibert.lab.rivals.engines import OURS, RIVALS, Shape
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig
 

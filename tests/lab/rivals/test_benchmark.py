@@ -9,8 +9,7 @@ from bibert.errors import BibertError, ModelFileError
 from bibert.lab.rivals import benchmark
 from bibert.lab.rivals.alone import ChildError
 from bibert.lab.rivals.benchmark import Plan, compare
-from bibert.lab.rivals.engines import OURS, Rival
-from bibert.lab.rivals.models import Shape
+from bibert.lab.rivals.engines import OURS, Rival, Shape
 
 SHAPES = (Shape(1, 4), Shape(2, 8))
 

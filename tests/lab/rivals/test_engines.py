@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bibert.errors import BibertError
-from bibert.lab.rivals.engines import OURS, RIVALS, get_rivals, load_engine
-from bibert.lab.rivals.models import Blueprint, Shape, random_batch
+from bibert.lab.rivals.engines import OURS, RIVALS, Blueprint, Shape, get_rivals, load_engine, random_batch
 
 # How far a logit may be from torch's float32, as a share of the largest: rounding, and coarse steps in every layer. A
 # graph that reads its inputs in the wrong way is off by half or more.

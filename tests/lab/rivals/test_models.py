@@ -7,7 +7,7 @@ import pytest
 
 from bibert.errors import BibertError
 from bibert.lab.architecture import count_parameters
-from bibert.lab.rivals.models import CALIBRATION_BATCHES, Blueprint, Shape, random_batch
+from bibert.lab.rivals.engines import CALIBRATION_BATCHES, Blueprint, Shape, random_batch
 from bibert.nn.packable import packed_config
 
 

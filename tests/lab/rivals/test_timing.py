@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from bibert.lab.rivals import timing
-from bibert.lab.rivals.timing import QUIET, Ratio, summarize, take_turns
+from bibert.lab.rivals import benchmark
+from bibert.lab.rivals.benchmark import QUIET, Ratio, summarize, take_turns
 
 
 class Clock:
@@ -28,8 +28,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(timing.time, "process_time", lambda: clock.share * clock.now)
+    monkeypatch.setattr(benchmark.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(benchmark.time, "process_time", lambda: clock.share * clock.now)
     return clock
 
 

@@ -9,10 +9,8 @@ from rich.table import Table
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import PACKED, Json
 from bibert.lab.cli.rows import number, plain_table, word
-from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, Report, compare
-from bibert.lab.rivals.engines import OURS, get_rivals
-from bibert.lab.rivals.models import Shape
-from bibert.lab.rivals.timing import QUIET, Timing
+from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, QUIET, Plan, Report, Timing, compare
+from bibert.lab.rivals.engines import OURS, Shape, get_rivals
 from bibert.models import find_file
 
 MB = 1e6

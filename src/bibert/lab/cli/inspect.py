@@ -87,7 +87,11 @@ def _file(model: str) -> tuple[Facts, Contents]:
 def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     """The facts of a model folder, and the contents of its packed file if it can be packed or distilled."""
     config = read_json(folder / CONFIG_NAME)
-    scheme = _scheme_of(config, folder)
+    given = config.get("scheme") or "full_precision"
+    try:
+        scheme = get_scheme(given) if isinstance(given, str) else Scheme.from_dict(given)
+    except (TypeError, KeyError, AttributeError):
+        raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]
     reason = why_not_packable(student)
     answer = f"no: {reason}; distill a student with --bits 1, 2 or 4" if reason else "yes, with bibert pack"
@@ -105,14 +109,6 @@ def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
     text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
     return facts, (Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()))
-
-
-def _scheme_of(config: Facts, folder: Path) -> Scheme:
-    scheme = config.get("scheme") or "full_precision"
-    try:
-        return get_scheme(scheme) if isinstance(scheme, str) else Scheme.from_dict(scheme)
-    except (TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
 
 
 def parts_table(summary: Summary) -> Table:

@@ -53,10 +53,9 @@ class TextOptions:
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
+        found = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text ({one_line(error)}); give a UTF-8 file") from error
-    found = [line for line in lines if line]
     if not found:
         raise DataError(f"{path}: has no text; put one in each line")
     return found

@@ -29,15 +29,9 @@ if TYPE_CHECKING:
 
     from bibert.lab.pages.report import Findings
 
+View = StrEnum("View", ["MODEL", "HEAD"])  # the content of a figure
 PAGE = ".html"
 MOST_TEXTS = 32  # labelled rows whose entropies are measured
-
-
-class View(StrEnum):
-    """The content of a figure."""
-
-    MODEL = "model"
-    HEAD = "head"
 
 
 def attention(

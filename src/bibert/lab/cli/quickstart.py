@@ -34,8 +34,7 @@ def quickstart(
     from bibert.lab.quickstart import DEV_ROWS, PACKED, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
     from bibert.lab.rivals.benchmark import Plan, compare
-    from bibert.lab.rivals.engines import get_rivals
-    from bibert.lab.rivals.models import Shape
+    from bibert.lab.rivals.engines import Shape, get_rivals
     from bibert.runtime.classifier import load
     from bibert.training.floor import bag_of_words
 

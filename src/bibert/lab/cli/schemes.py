@@ -1,8 +1,4 @@
-"""`bibert schemes` and `bibert analyze cost`: bits, sizes and FLOPs of schemes beside the paper's figures.
-
-`schemes` lists one shape scheme by scheme; `cost` goes through the figures that the paper prints, and shows the bytes
-of packed files beside the size rule.
-"""
+"""`bibert schemes`, scheme by scheme, and `bibert analyze cost`, figure by figure: size and FLOPs, ours and printed."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -84,7 +80,7 @@ def scheme_table(costs: list[Cost], width: int, title: str = "") -> Table:
     numbers, rows = _numbered(costs), []
     for cost in costs:
         scheme, notes = cost.scheme, sorted(numbers[reason] for reason in cost.reasons)
-        described = (_quantizers(scheme), _attention(scheme), _losses(scheme.schedule)[0]) if width >= WIDE else ()
+        described = _described(scheme) if width >= WIDE else ()
         rows.append([scheme.name, str(scheme.bits), *described, *_figures(cost), " ".join(map(str, notes))])
     return plain_table(title, columns, rows)
 
@@ -95,18 +91,15 @@ def _numbered(costs: list[Cost]) -> dict[str, int]:
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
-def _quantizers(scheme: Scheme) -> str:
-    """Quantizers of weights, word embedding and activations; one name if all three are the same."""
+def _described(scheme: Scheme) -> tuple[str, str, str]:
+    """Quantizers, once if all are the same; what is quantized in attention, such as `sign of softmax`; the losses."""
     names = (scheme.weight, scheme.embedding, scheme.activation)
-    text = scheme.weight if len(set(names)) == 1 else ", ".join(names)
-    return f"{text}; FFN {scheme.ffn_input}" if scheme.ffn_input else text
-
-
-def _attention(scheme: Scheme) -> str:
-    """What is quantized by what: `sign of softmax`, `bool of scores`."""
+    quantizers = scheme.weight if len(set(names)) == 1 else ", ".join(names)
+    quantizers += f"; FFN {scheme.ffn_input}" if scheme.ffn_input else ""
     source = "scores" if scheme.normalizer == "none" else scheme.normalizer
     share = "" if scheme.quantile is None else f" {100 * scheme.quantile:g}%"
-    return source if scheme.attention == "none" else f"{scheme.attention}{share} of {source}"
+    attention = source if scheme.attention == "none" else f"{scheme.attention}{share} of {source}"
+    return quantizers, attention, _losses(scheme.schedule)[0]
 
 
 def _losses(schedule: tuple[Stage, ...]) -> tuple[str, str]:

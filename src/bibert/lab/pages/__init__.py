@@ -1,12 +1,8 @@
 """Pages: plain data in, one self-contained HTML file out that needs no network and no server; and the text of a card.
 
-The attention page is here: every head of several models for one text, small, and any of them large. Weights are stored
-as one byte each, relative to the largest of their head, and bits as bits: three models of 144 heads and 128 tokens take
-a few megabytes. templates/attention.js draws them in the browser. The report is in `report`.
-
-All pages extend templates/base.html.jinja: colours, fonts, themes. Everything that a template of a page prints is
-escaped. Data for a script goes through `tojson`, which escapes `<`, `>`, `&` and all non-ASCII characters: no text of a
-user can end the script or become part of the page. jinja2 comes with the extras `plot` and, through torch, `train`.
+The attention page is here, the report in `report`; both extend templates/base.html.jinja. Everything that a template of
+a page prints is escaped. Data for a script goes through `tojson`, which escapes `<`, `>`, `&` and all non-ASCII
+characters: no text of a user can end the script or become part of the page. jinja2 comes with `plot` and `train`.
 """
 
 import base64
@@ -49,7 +45,10 @@ def _environment() -> Environment:
 
 
 def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) -> str:
-    """The HTML of the page for models with the same tokens; it opens with one head of one layer."""
+    """Every head of models with the same tokens, small, and any of them large, at first one head of one layer.
+
+    A weight is one byte, relative to the largest of its head, a bit is one bit; templates/attention.js draws them.
+    """
     require_head(maps[0].title, maps[0].weights.shape, layer, head)
     tokens = maps[0].tokens
     facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]

@@ -1,7 +1,4 @@
-"""The report page: everything recorded about a run or a packed file, section by section, in one file.
-
-`record` reads what is known, `plots` draws the figures; the text of the sections is in templates/report.html.jinja.
-"""
+"""The report page: everything recorded about a run or a packed file; the text is in templates/report.html.jinja."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

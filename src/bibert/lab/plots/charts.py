@@ -108,10 +108,7 @@ def _draw_log(log: Events, labels: Mapping[str, tuple[str, str]], factor: float 
 
 @styled()
 def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
-    """Theorems 1, 2 and 3, and the entropy of the quantile sweep.
-
-    `models` are the shares of scores of trained models by name, (layers, D + 1), with heads of one size.
-    """
+    """The statements; `models` are shares of scores of trained models by name, (layers, D + 1), all of one D."""
 
     def plot(axes: "Axes", name: str, statement: str, x: str, y: str) -> None:
         rows = found[statement]

@@ -1,20 +1,97 @@
 """The rivals: a BERT in torch, ONNX Runtime and OpenVINO, in float32 and int8, each at its best settings.
 
 A rival writes its file with `build`, for any batch and length, and reads it with `load`. Packages are imported on use.
+The time of a forward pass does not depend on the values, so random weights and ids are enough to compare speed.
 """
 
 import importlib.util
+import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bibert.errors import BibertError, did_you_mean
-from bibert.lab.rivals.models import INPUTS, Blueprint, Ids, Run
+from bibert.nn.packable import CONFIG_KEYS
+from bibert.packed.schema import PackedConfig
+
+Ids = NDArray[np.int64]
+Logits = NDArray[np.float32]
+Run = Callable[[Ids, Ids], Logits]  # token ids and attention mask, (batch, length) each, to logits (batch, labels)
 
 OURS = "bibert"
+INPUTS = ("input_ids", "attention_mask")  # names of the arguments of `Run` in a BERT
+CALIBRATION_LENGTHS = (128, 64, 32, 16, 8)
+CALIBRATION_BATCHES = 30
+
+
+class Shape(NamedTuple):
+    """Texts per batch and tokens per text, written 8x128."""
+
+    batch: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}x{self.length}"
+
+    @classmethod
+    def parse(cls, word: str) -> "Shape":
+        """Read a shape as `str` writes it; anything else raises BibertError."""
+        found = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", word, flags=re.ASCII)
+        if found is None:
+            raise BibertError(f"shape {word!r}: write texts x tokens as two whole numbers from 1 up, such as 8x128")
+        return cls(int(found[1]), int(found[2]))
+
+
+def random_batch(shape: Shape, vocabulary: int, seed: int = 0) -> tuple[Ids, Ids]:
+    """Random token ids and a mask of ones: no engine has to compute padding."""
+    ids = np.random.default_rng(seed).integers(vocabulary, size=shape, dtype=np.int64)
+    return ids, np.ones_like(ids)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The BERT that every rival is built from, here with random weights. It is sent to the process that builds."""
+
+    config: PackedConfig
+
+    def bert(self) -> Any:
+        """A `BertForSequenceClassification` of transformers in eval mode, which every tool can convert."""
+        config = self.config
+        if config.inner != config.hidden:  # which that class cannot express
+            raise BibertError(
+                f"{config.heads} heads of {config.head_size} make {config.inner} channels, the attention of a rival "
+                f"needs {config.hidden}, its hidden size; compare a model whose heads fill it"
+            )
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification
+
+        torch.manual_seed(0)
+        sizes = {key: getattr(config, name) for name, key in CONFIG_KEYS.items()}
+        # Nothing here is padding, and a small vocabulary may not have the id of BERT's.
+        return BertForSequenceClassification(BertConfig(**sizes, num_labels=config.labels, pad_token_id=None)).eval()
+
+    def example_inputs(self) -> dict[str, Any]:
+        """Tensors for tools that trace a BERT through one call.
+
+        No axis is 1, which a tool would take for a constant, and no tensor is passed twice, which it would merge.
+        """
+        import torch
+
+        batch = random_batch(Shape(2, min(16, self.config.positions)), self.config.vocabulary)
+        return {name: torch.from_numpy(values) for name, values in zip(INPUTS, batch, strict=True)}
+
+    def calibration(self) -> Iterator[tuple[Ids, Ids]]:
+        """Batches of one text to choose the ranges of int8 with."""
+        lengths = [min(length, self.config.positions) for length in CALIBRATION_LENGTHS]
+        for seed, length in enumerate(islice(cycle(lengths), CALIBRATION_BATCHES)):
+            yield random_batch(Shape(1, length), self.config.vocabulary, seed)
 
 
 @dataclass(frozen=True)
@@ -70,8 +147,7 @@ def _write_torch_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the module with linear layers that are quantized to int8 at run time, as torch prefers on this CPU."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch deprecates this function; it is still the int8 of plain torch
+    with warnings.catch_warnings(action="ignore"):  # torch deprecates this function; it is still its int8
         quantize: Any = torch.ao.quantization.quantize_dynamic
         torch.save(quantize(blueprint.bert(), {torch.nn.Linear}, dtype=torch.qint8), path)
 
@@ -80,8 +156,7 @@ def _load_torch_int8(path: Path, threads: int) -> Run:
     """Read a module that this process or its child wrote; never load a file from elsewhere like this."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # quantized tensors are deprecated too
+    with warnings.catch_warnings(action="ignore"):  # quantized tensors are deprecated too
         return _run_torch(torch.load(path, weights_only=False), threads)
 
 
