@@ -26,16 +26,6 @@ class AttentionMap:
     is_bits: bool  # of weights -1 and +1 the bit 1 is +1, of the two values of `asym` the larger one
 
     @property
-    def layers(self) -> int:
-        """The number of layers."""
-        return len(self.weights)
-
-    @property
-    def heads(self) -> int:
-        """The number of heads of a layer."""
-        return int(self.weights.shape[1])
-
-    @property
     def largest(self) -> Floats:
         """(L, H): the weight that is drawn darkest in each head; 1 for bits, which are never rescaled."""
         if self.is_bits:

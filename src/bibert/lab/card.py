@@ -4,8 +4,10 @@ Every figure is measured here with the packed file itself, or comes from its hea
 the notes of its run. The text is in pages/templates/card.md.jinja.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from bibert.nn.checkpoint import model_folder
 from bibert.runtime.classifier import TextClassifier, load
 from bibert.training.provenance import provenance, weights_digest
 
-LENGTHS = (0, 10, 20, 30)  # words from which a text counts as longer
+LENGTHS = (0, 10, 20, 30, math.inf)  # words from which a text counts as longer
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
 
 
@@ -90,20 +92,18 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
     def percent(values: Iterable[float | None]) -> list[str]:
         return ["–" if value is None else f"{100 * value:.2f} %" for value in values]
 
-    about, labels = classifier.about, np.asarray(request.rows.labels)
-    logits = classifier.logits(request.rows.texts, request.rows.pairs)
-    measured = score(logits, labels, request.metrics)
-
-    def noted(model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
-        """A row of the metrics that a run recorded, on its own dev set."""
-        where = "" if data["name"] == request.task else ", dev set of its run"
-        return [f"{model}, torch{where}", bits, *percent(metrics.get(f"dev_{name}") for name in request.metrics)]
-
-    bits = f"1-1-{classifier.config.activation_bits}"
-    rows = [noted("this model", bits, about["data"], about["metrics"])]
+    about, own_bits = classifier.about, f"1-1-{classifier.config.activation_bits}"
+    runs = [("this model", own_bits, about["data"], about["metrics"])]
     if teacher is not None:
-        rows.insert(0, noted("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
-    rows.append([f"this file, {classifier.isa} engine", bits, *percent(measured.values())])
+        runs.insert(0, ("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
+    rows = []
+    for model, bits, data, metrics in runs:
+        where = "" if data["name"] == request.task else ", dev set of its run"
+        recorded = percent(metrics.get(f"dev_{name}") for name in request.metrics)
+        rows.append([f"{model}, torch{where}", bits, *recorded])
+    logits, labels = classifier.logits(request.rows.texts, request.rows.pairs), np.asarray(request.rows.labels)
+    measured = percent(score(logits, labels, request.metrics).values())
+    rows.append([f"this file, {classifier.isa} engine", own_bits, *measured])
     tables = [markdown_table(["model", "bits", *request.metrics], rows)]
     if len(classifier.labels) > 1:
         counts = zip(classifier.labels, confusion(logits, labels), strict=True)
@@ -116,10 +116,10 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
 def _by_length(rows: Split, right: Any) -> str:
     """Accuracy on short and on long texts, which the mean over all hides."""
     words, lines = np.array([len(text.split()) for text in rows.joined_texts]), []
-    for least, end in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
-        some = right[(words >= least) & (words < (np.inf if end is None else end))]
+    for least, end in pairwise(LENGTHS):
+        some = right[(words >= least) & (words < end)]
         if some.size:
-            span = f"{least} and more" if end is None else f"{least} to {end - 1}"
+            span = f"{least} and more" if end == math.inf else f"{least} to {end - 1}"
             lines.append([span, f"{some.size:,}", f"{100 * some.mean():.1f} %"])
     return markdown_table(["words of the text", "rows", "accuracy"], lines)
 

@@ -27,8 +27,7 @@ TOKENS = 128  # the input length of all FLOPs in the paper, found from its figur
 
 # FLOPs per element, by the convention of ELECTRA's published counter; those of activations and quantizers are below.
 LAYER_NORM_FLOPS = 5  # two sums, a square, gain, bias
-SOFTMAX_FLOPS = 5
-SCORE_SCALE_FLOPS = 1  # 1/√D
+SOFTMAX_FLOPS = 5 + 1  # and the scale 1/√D of the scores
 
 _DATA: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("cost.toml").read_text(encoding="utf-8"))
 RULES: Mapping[str, str] = _DATA["rules"]
@@ -191,7 +190,7 @@ def elementwise_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS)
     per_token += QUANTIZER_FLOPS[scheme.ffn_input or scheme.activation] * intermediate
     per_weight = QUANTIZER_FLOPS[scheme.attention]
     if scheme.normalizer == "softmax" and scheme.attention != "levels":  # levels compare integers instead
-        per_weight += SOFTMAX_FLOPS + SCORE_SCALE_FLOPS
+        per_weight += SOFTMAX_FLOPS
     embedding = tokens * hidden * (2 + scale + LAYER_NORM_FLOPS)  # three tables, two sums
     attention = shape.heads * tokens**2 * per_weight
     return float(embedding + shape.layers * (tokens * per_token + attention))

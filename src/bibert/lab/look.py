@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BATCH = 32  # texts read at a time
 HEADS = ("query", "key", "value", "attention", "context")  # activations of each head
-LAYERS = ("ffn_hidden",)  # activations of each layer
+SITES = (*HEADS, "ffn_hidden")  # and of each layer
 HEAD_WEIGHTS = ("query", "key", "value", "attention_output")  # matrices whose rows or columns belong to heads
 MOST_LEVEL = 15  # levels of 4 bits are -15 to 15; attention weights and the FFN's are 0 to 15
 

@@ -19,7 +19,7 @@ from bibert.lab.look import require_head
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, RUN_MODEL
-from bibert.nn.schemes import Scheme, get_scheme
+from bibert.nn.schemes import Scheme, as_scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
@@ -137,7 +137,7 @@ def _of_run(folder: Path) -> Record:
     try:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
         request = notes["request"]
-        scheme = Scheme.from_dict(request["scheme"]) if "scheme" in request else get_scheme("full_precision")
+        scheme = as_scheme(request.get("scheme", "full_precision"))
         model = folder / RUN_MODEL
         has_model = (model / CONFIG_NAME).is_file()
         names = json.loads((model / CONFIG_NAME).read_text(encoding="utf-8"))["id2label"] if has_model else {}

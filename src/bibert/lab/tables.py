@@ -1,8 +1,7 @@
 """Our runs beside the figures that the paper prints: results files, tables in Markdown, and the bottlenecks.
 
-A `Cell` is one finished run with everything needed to run it again; `reproduce` trains and collects them. The
-bottlenecks (Section 3.1) are runs of `baseline(kept=...)` and `baseline(without=...)`: the cost of binarizing one
-structure, and the value of one loss term. Torch is not needed here.
+`reproduce` trains and collects the runs. The bottlenecks (Section 3.1) are runs of `baseline(kept=...)` and
+`baseline(without=...)`: the cost of binarizing one structure, and the value of one loss term.
 """
 
 import json
@@ -38,7 +37,7 @@ def get_table(name: str) -> PaperTable:
 
 @dataclass(frozen=True)
 class Cell:
-    """One finished run."""
+    """One finished run, with everything needed to run it again."""
 
     task: str  # the key of a GLUE task
     scheme: str  # its name; `full_precision` is the teacher

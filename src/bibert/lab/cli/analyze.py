@@ -18,7 +18,7 @@ from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
 from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
-from bibert.lab.look import HEADS, LAYERS, Entropies, by_title, entropies, rounded
+from bibert.lab.look import HEADS, SITES, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
 from bibert.lab.plots.charts import draw_bottlenecks, draw_directions, draw_entropies, draw_theory
 from bibert.lab.record import load_history
@@ -33,7 +33,6 @@ NOTE = (
     "mean of the seeds; ± is one standard error of the difference on the dev set (binomial, as if both models erred "
     "independently); the paper's accuracies are its printed differences added to its baseline"
 )
-SITES = (*HEADS, *LAYERS)
 MOST_ROWS = 12  # of a table of many moments of a training
 PAPERS = (
     f"the paper's mean steps of attention scores of one head of its baseline: {DIRECTION_MARGINS[0]} towards, "

@@ -19,7 +19,7 @@ from bibert.lab.parts import Summary, summarize
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
-from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+from bibert.nn.schemes import SCHEMES, as_scheme
 from bibert.packed.file import load
 from bibert.packed.header import Description
 
@@ -87,9 +87,8 @@ def _file(model: str) -> tuple[Facts, Contents]:
 def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     """The facts of a model folder, and the contents of its packed file if it can be packed or distilled."""
     config = read_json(folder / CONFIG_NAME)
-    given = config.get("scheme") or "full_precision"
     try:
-        scheme = get_scheme(given) if isinstance(given, str) else Scheme.from_dict(given)
+        scheme = as_scheme(config.get("scheme") or "full_precision")
     except (TypeError, KeyError, AttributeError):
         raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]

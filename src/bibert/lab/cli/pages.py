@@ -1,5 +1,6 @@
 """`bibert analyze attention`, `bibert analyze report` and `bibert card`: pages, figures of attention, model cards."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -95,12 +96,11 @@ def _refuse_options_without_effect(
 
 def parse_layers(words: str) -> range:
     """`0-3` as the layers 0, 1, 2 and 3; `5` as one."""
-    first, dash, last = words.partition("-")
-    if first.isdecimal() and (last.isdecimal() if dash else True):
-        found = range(int(first), int(last if dash else first) + 1)
-        if found:
-            return found
-    raise BibertError(f"--layers {words!r}: write the first and the last layer, such as 0-3, or one, such as 5")
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", words)
+    layers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if not layers:
+        raise BibertError(f"--layers {words!r}: write the first and the last layer, such as 0-3, or one, such as 5")
+    return layers
 
 
 @with_option_groups

@@ -13,11 +13,7 @@ number = partial(Column, no_wrap=True, justify="right")
 
 
 def plain_table(
-    title: str,
-    columns: Iterable[Column | str],
-    rows: Iterable[Sequence[str]],
-    total: Sequence[str] = (),
-    gap: int = 2,
+    title: str, columns: Iterable[Column | str], rows: Iterable[Sequence[str]], total: Sequence[str] = (), gap: int = 2
 ) -> Table:
     """A table of results with `gap` spaces between columns; a column that is only a name wraps its texts."""
     table = Table(*columns, title=title, title_justify="left", box=None, padding=(0, gap, 0, 0), pad_edge=False)

@@ -51,22 +51,22 @@ def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) 
     """
     require_head(maps[0].title, maps[0].weights.shape, layer, head)
     tokens = maps[0].tokens
-    facts = [("tokens", str(len(tokens))), *((one.title, _about(one)) for one in maps)]
+    facts = [("tokens", str(len(tokens)))]
+    for one in maps:
+        layers, heads = one.weights.shape[:2]
+        scheme = "" if one.scheme == one.title else f"{one.scheme}, "
+        kind = "bits" if one.is_bits else "weights"
+        facts.append((one.title, f"{scheme}{layers} layers × {heads} heads, {kind}"))
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
     return render("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
-
-
-def _about(one: AttentionMap) -> str:
-    scheme = "" if one.scheme == one.title else f"{one.scheme}, "
-    return f"{scheme}{one.layers} layers × {one.heads} heads, {'bits' if one.is_bits else 'weights'}"
 
 
 def _as_json(one: AttentionMap) -> dict[str, Any]:
     levels = np.packbits(one.weights != 0) if one.is_bits else np.round(LEVELS * one.scaled).astype(np.uint8)
     return {
         "title": one.title,
-        "layers": one.layers,
-        "heads": one.heads,
+        "layers": one.weights.shape[0],
+        "heads": one.weights.shape[1],
         "isBits": one.is_bits,
         "largest": [float(f"{value:.6g}") for value in one.largest.ravel()],
         "levels": base64.b64encode(levels.tobytes()).decode("ascii"),
