@@ -13,7 +13,9 @@ one OUTPUT if they train different tasks, or different schemes or seeds of a tas
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import TrainerCallback
 
 from bibert import machine
 from bibert.data.examples import TextData
@@ -31,10 +33,7 @@ from bibert.training.run import RunFolder, finished_metrics
 from bibert.training.student import distill, stage_objectives
 from bibert.training.teacher import finetune
 
-if TYPE_CHECKING:
-    from transformers import TrainerCallback
-
-Progress = Callable[[str], "Sequence[TrainerCallback]"]  # by the name of the run
+Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run
 
 
 @dataclass(frozen=True)

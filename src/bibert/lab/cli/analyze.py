@@ -34,10 +34,6 @@ NOTE = (
     "independently); the paper's accuracies are its printed differences added to its baseline"
 )
 MOST_ROWS = 12  # of a table of many moments of a training
-PAPERS = (
-    f"the paper's mean steps of attention scores of one head of its baseline: {DIRECTION_MARGINS[0]} towards, "
-    f"{DIRECTION_MARGINS[1]} away"
-)
 
 
 @analyze.callback()
@@ -198,6 +194,8 @@ def direction(
     if json:
         print_json({title: {"steps": run.moves, "direction": _as_lists(run.direction)} for title, run in found.items()})
         return
+    near, far = DIRECTION_MARGINS
+    note = f"the paper's mean steps of attention scores of one head of its baseline: {near} towards, {far} away"
     for title, run in found.items():
         name = f"{title}: percent that moved towards the teacher / away from it (mean step of each); * is distilled"
         columns = [f"{thing} *" if thing in run.asked else thing for thing in run.direction]
@@ -205,7 +203,7 @@ def direction(
             [f"{run.moves[look]:,}", *(_both_ways(fields, look) for fields in run.direction.values())]
             for look in _evenly(len(run.moves))
         ]
-        print_rows(name, ["step", *columns], lines, note=PAPERS)
+        print_rows(name, ["step", *columns], lines, note=note)
 
 
 def _both_ways(fields: Mapping[str, Any], look: int) -> str:

@@ -13,8 +13,6 @@ from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, QUIET, Plan, Report, Tim
 from bibert.lab.rivals.engines import OURS, Shape, get_rivals
 from bibert.models import find_file
 
-MB = 1e6
-
 
 def bench(
     model: Annotated[str, typer.Argument(metavar="FILE", help=PACKED)],
@@ -60,7 +58,7 @@ def bench_table(file: Path, report: Report) -> Table:
     """A report as a table: an engine per row, a shape per column."""
     plan, config, rows = report.plan, report.config, []
     for entry in report.entries:
-        sizes = ["" if count is None else f"{count / MB:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
+        sizes = ["" if count is None else f"{count / 1e6:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
         times = [_time(entry.timings.get(shape), entry.name == OURS) for shape in plan.shapes]
         rows.append([entry.name, *sizes, *times, entry.note])
     threads = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")

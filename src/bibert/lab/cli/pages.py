@@ -18,16 +18,13 @@ from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
-from bibert.lab.look import entropies
+from bibert.lab.look import Floats, entropies
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
 from bibert.models import DEFAULT
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from bibert.lab.pages.report import Findings
 
 View = StrEnum("View", ["MODEL", "HEAD"])  # the content of a figure
@@ -155,7 +152,7 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
     )
 
 
-def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
+def _logits(model: Path, rows: Split, tokens: int) -> Floats:
     if model.is_dir():
         require_torch("scoring a model folder")
         from bibert.nn.checkpoint import load_classifier

@@ -31,7 +31,6 @@ from bibert.runtime.engine import Engine
 Item = TypeVar("Item")  # the input of a round
 
 QUIET = 0.9  # below this share of a CPU, ratios are not fair
-MS = 1e3
 DEFAULT_SHAPES = (Shape(1, 32), Shape(1, 128))  # a query and a paragraph; quick even for BERT base
 
 
@@ -189,5 +188,5 @@ def summarize(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[st
     for name, values in seconds.items():
         taken = np.asarray(values)
         low, median, high = np.quantile(taken / np.asarray(seconds[reference]), (0.25, 0.5, 0.75)).tolist()
-        timings[name] = Timing(float(np.median(taken)) * MS, float(taken.min()) * MS, Ratio(median, low, high))
+        timings[name] = Timing(float(np.median(taken)) * 1e3, float(taken.min()) * 1e3, Ratio(median, low, high))
     return timings
