@@ -92,17 +92,11 @@ def test_sizes_and_products_by_the_rules(scheme, architecture, mebibytes, produc
 
 
 @pytest.mark.parametrize(
-    ("architecture", "with_scales", "printed_gflops"),
-    [("bert-base", 15.40, "0.4"), ("6L", 9.95, "0.2"), ("4L", 2.53, "0.03"), ("minilm-l6", 3.75, None)],
+    ("architecture", "with_scales"), [("bert-base", 15.40), ("6L", 9.95), ("4L", 2.53), ("minilm-l6", 3.75)]
 )
-def test_a_one_bit_file_needs_scales_too_and_its_flops_round_to_what_the_paper_prints(
-    architecture, with_scales, printed_gflops
-):
+def test_a_one_bit_file_needs_scales_too(architecture, with_scales):
     found = size(ARCHITECTURES[architecture], SCHEMES["bibert"])
     assert found.mib_with_scales == pytest.approx(with_scales, abs=0.005)
-    if printed_gflops is not None:
-        digits = len(printed_gflops.partition(".")[2])
-        assert f"{gflops('bibert', architecture).total / GIGA:.{digits}f}" == printed_gflops
 
 
 def test_bibert_keeps_one_scale_per_output_row_and_per_token():

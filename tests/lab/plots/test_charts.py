@@ -19,7 +19,6 @@ from bibert.lab.plots.charts import (
     draw_metrics,
     draw_theory,
 )
-from bibert.lab.plots.style import save_figure
 from bibert.lab.record import History
 from bibert.lab.tables import effects
 from bibert.lab.theory import score_probabilities, statements
@@ -147,11 +146,6 @@ def test_ours_and_the_papers_differ_without_colour():
     assert "hatch" not in OUR_BAR
     lightness = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), to_rgb(OUR_BAR["facecolor"]), strict=True))
     assert 0.5 < lightness < 0.8  # neither the paper's white, nor too dark for a black whisker
-
-
-def test_the_same_numbers_give_the_same_file(tmp_path):
-    one, other = (save_figure(drawn(), tmp_path / name).read_bytes() for name in ("one.svg", "other.svg"))
-    assert one == other
 
 
 def test_nothing_to_draw_is_refused():
