@@ -74,8 +74,9 @@ def movement(before: "list[Tensor]", after: "list[Tensor]", goal: "list[Tensor]"
         ways = [(agreement == sign).to(step.dtype) for sign in (1, -1)]
         counts = [way.sum(dim=(0, 2, 3)) for way in ways]
         lengths = [(step.abs() * way).sum(dim=(0, 2, 3)) for way in ways]
+        shares = [count / real.sum() for count in counts]
         margins = [length / count.clamp_min(1) for length, count in zip(lengths, counts, strict=True)]
-        layers.append([table.tolist() for table in (*(count / real.sum() for count in counts), *margins)])
+        layers.append([table.tolist() for table in (*shares, *margins)])
     return dict(zip(FIELDS, np.array(layers).swapaxes(0, 1), strict=True))
 
 
