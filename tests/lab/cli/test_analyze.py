@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from bibert.lab.cli.options import TextOptions
+from bibert.lab.direction import FIELDS
+from bibert.lab.look import HEADS
 from bibert.lab.tables import Cell, load_cells, save_cells
 from bibert.nn.schemes import get_scheme
 
-FIELDS = ("matching", "mismatching", "matching_margin", "mismatching_margin")
-SITES = ("query", "key", "value", "attention", "context")
 ACCURACIES = {
     "full_precision": 0.91,
     "baseline": 0.80,
@@ -32,7 +32,7 @@ def new_run(tmp_path):
         (folder / "run.json").write_text(json.dumps({"request": {"scheme": get_scheme(scheme).to_dict()}}))
         lines = []
         for look in range(looks):
-            heads = {site: [[0.9, 1.0], [0.8, 0.9]] for site in SITES} | {"attention": [[attention] * 2] * 2}
+            heads = {site: [[0.9, 1.0], [0.8, 0.9]] for site in HEADS} | {"attention": [[attention] * 2] * 2}
             event = {"stage": "dmd", "step": 50 * look, "entropy": {**heads, "ffn_hidden": [0.5, 0.6]}}
             if look:
                 tables = {field: [[0.1 * place, 0.2], [0.3, 0.4]] for place, field in enumerate(FIELDS, start=1)}

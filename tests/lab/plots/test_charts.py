@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from bibert.errors import BibertError
+from bibert.lab.look import HEADS
 from bibert.lab.plots.charts import (
     OUR_BAR,
     PAPER_BAR,
@@ -24,7 +25,6 @@ from bibert.lab.tables import effects
 from bibert.lab.theory import score_probabilities, statements
 from bibert.nn.schemes import STRUCTURES
 
-SITES = ("query", "key", "value", "attention", "context")
 ACCURACIES = {"baseline": 80.3} | {
     f"baseline(kept={structure})": 81.0 + place for place, structure in enumerate(STRUCTURES)
 }
@@ -37,7 +37,7 @@ def history() -> History:
     heads = np.array([[[0.2, 0.4], [0.6, 0.8]]] * 3)
     share, margin = np.array([[[0.5, 0.0], [0.5, 0.0]]] * 2), np.array([[[0.4, 0.0], [0.2, 0.0]]] * 2)
     ways = {"matching": share, "mismatching": share / 2, "matching_margin": margin, "mismatching_margin": 2 * margin}
-    entropy = {**dict.fromkeys(SITES, heads), "ffn_hidden": np.full((3, 2), 0.5)}
+    entropy = {**dict.fromkeys(HEADS, heads), "ffn_hidden": np.full((3, 2), 0.5)}
     things = dict.fromkeys(("scores", "query", "key", "value"), ways)
     return History("run", "bibert", ["query", "key", "value"], [0, 50, 100], entropy, [50, 100], things)
 
@@ -65,7 +65,7 @@ def test_entropies_are_means_with_a_band_over_the_heads(history):
 
 
 def test_entropies_of_models_go_through_the_layers():
-    heads = dict.fromkeys(SITES, np.array([[0.2, 0.4], [0.6, 0.8]]))
+    heads = dict.fromkeys(HEADS, np.array([[0.2, 0.4], [0.6, 0.8]]))
     axes = named_axes(draw_entropies({"bibert": (range(2), heads | {"ffn_hidden": np.array([0.1, 0.9])})}, "layer"))
     assert axes["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
     assert axes["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
