@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from bibert.data.augment import read_vectors
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, DataError, MissingExtraError, SchemeError, one_line
-from bibert.lab.rivals.models import Blueprint, Ids, Run
+from bibert.lab.rivals.engines import Blueprint, Ids, Run
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.packable import CONFIG_KEYS, packed_config
 from bibert.runtime.classifier import TextClassifier

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import tables
+from random_models import random_packed
 
 from bibert.cli.console import say
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.rivals.benchmark import Plan, compare
-from bibert.lab.rivals.engines import RIVALS, get_rivals
-from bibert.lab.rivals.models import Shape, random_packed
+from bibert.lab.rivals.engines import RIVALS, Shape, get_rivals
 from bibert.packed.file import save
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"

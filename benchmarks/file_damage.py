@@ -18,9 +18,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from random_models import random_packed
+
 from bibert.errors import ModelFileError
 from bibert.lab.architecture import ARCHITECTURES
-from bibert.lab.rivals.models import random_packed
 from bibert.packed.file import load, save
 
 TOKENIZER_BYTES = 470_000

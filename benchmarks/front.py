@@ -43,8 +43,8 @@ from bibert.data.examples import Split, TextData
 from bibert.data.glue import load_glue
 from bibert.errors import BibertError, DataError, MissingExtraError, require_extra
 from bibert.lab.rivals.alone import build_alone
+from bibert.lab.rivals.benchmark import QUIET, Turns, summarize, take_turns
 from bibert.lab.rivals.engines import OURS, Rival, get_rivals
-from bibert.lab.rivals.timing import QUIET, Turns, summarize, take_turns
 from bibert.runtime.classifier import TextClassifier, load
 
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
+from bibert.lab.rivals.benchmark import QUIET
 from bibert.lab.rivals.engines import OURS
-from bibert.lab.rivals.timing import QUIET
 
 MB = 1e6
 Results = Mapping[str, Any]

@@ -11,8 +11,7 @@ from bibert.data.encoding import train_tokenizer
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, DataError, MissingExtraError, SchemeError
 from bibert.lab.rivals.alone import build_alone
-from bibert.lab.rivals.engines import RIVALS
-from bibert.lab.rivals.models import Shape, random_batch
+from bibert.lab.rivals.engines import RIVALS, Shape, random_batch
 
 TEXTS = ("fine film", "fine play", "bad film", "bad play") * 5
 TRAIN = Split(TEXTS, None, (1.0, 1.0, 0.0, 0.0) * 5, "train.tsv")

@@ -1,6 +1,5 @@
-"""A real browser for the tests of pages, and attention maps that need no model."""
+"""A real browser for the tests of pages, attention maps that need no model, and the scripts of benchmarks/ by name."""
 
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -10,16 +9,9 @@ import pytest
 
 from bibert.lab.attention import AttentionMap
 
+# With import mode `importlib` tests cannot import their neighbours by name.
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "benchmarks")]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def _load_client():
-    """The module beside this file; with import mode `importlib` tests cannot import their neighbours by name."""
-    spec = importlib.util.spec_from_file_location("chromium", Path(__file__).with_name("chromium.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +20,9 @@ def browser(tmp_path_factory):
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(f"put one of {', '.join(PROGRAMS)} on the PATH to run this")
-    chromium = _load_client().Chromium(program, tmp_path_factory.mktemp("profile"))
+    from chromium import Chromium
+
+    chromium = Chromium(program, tmp_path_factory.mktemp("profile"))
     yield chromium
     chromium.close()
 

@@ -14,9 +14,9 @@ TABLES = {"vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size"
 
 @pytest.fixture
 def config_file(tmp_path):
-    def write(**changes):
+    def write(content=b"", **changes):
         file = tmp_path / "config.json"
-        file.write_text(json.dumps({"model_type": "bert", **SIZES, **TABLES, **changes}), encoding="utf-8")
+        file.write_bytes(content or json.dumps({"model_type": "bert", **SIZES, **TABLES, **changes}).encode())
         return file
 
     return write
@@ -71,26 +71,14 @@ def test_names_do_not_mind_capitals_and_an_unknown_one_is_answered_with_the_near
         ({"intermediate_size": None}, "intermediate_size is None"),
         ({"num_attention_heads": 7}, "7 heads .* 768"),
         ({"num_attention_heads": 6}, "head_size is 128, .* 64"),
+        ({"content": b'{\n"hidden_size": 768,\n'}, "is not JSON.* line 3"),
+        ({"content": b"[1, 2]"}, "holds a list"),
+        ({"content": b"\xff\xfe\x00\x80"}, "utf-8.* position 0"),
     ],
 )
-def test_a_config_that_is_not_a_berts_is_refused_with_the_key(config_file, changes, message):
+def test_what_is_not_the_config_of_a_bert_is_refused_with_the_key_or_the_place(config_file, changes, message):
     with pytest.raises(CheckpointError, match=rf"config\.json: .*{message}"):
         read_architecture(config_file(**changes))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{\n"hidden_size": 768,\n', r"config\.json: is not JSON.* line 3"),
-        (b"[1, 2]", r"config\.json: holds a list"),
-        (b"\xff\xfe\x00\x80", r"config\.json: .*utf-8.* position 0"),
-    ],
-)
-def test_a_file_that_is_not_a_config_is_refused_with_its_place(tmp_path, content, message):
-    file = tmp_path / "config.json"
-    file.write_bytes(content)
-    with pytest.raises(CheckpointError, match=message):
-        read_architecture(file)
 
 
 def test_a_missing_config_is_named(tmp_path):

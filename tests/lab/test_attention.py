@@ -5,7 +5,7 @@ import pytest
 
 from bibert.errors import BibertError, DataError
 from bibert.lab.attention import attention_map, attention_maps, score_shares
-from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject
+from bibert.lab.look import Inside, LayerInside, Subject, by_title, load_subject, require_head
 from bibert.runtime.engine import Encoded
 
 TOKENS = ("[CLS]", "a", "film", "[SEP]")
@@ -41,7 +41,7 @@ def bits_subject(values=(0.0, 1.0), **names):
 def test_weights_of_a_softmax_are_shown_as_they_are_and_scaled_by_the_largest_of_each_head():
     found = attention_map(softmax_subject(scheme="full_precision"), "a title", "a film")
     assert (found.title, found.scheme, found.tokens, found.is_bits) == ("a title", "full_precision", TOKENS, False)
-    assert (found.layers, found.heads) == (2, 3)
+    assert found.weights.shape[:2] == (2, 3)
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-6)
     np.testing.assert_array_equal(found.scaled.max(axis=(-2, -1)), np.ones((2, 3)))
     np.testing.assert_allclose(found.scaled * found.largest[..., None, None], found.weights, rtol=1e-6)
@@ -69,7 +69,7 @@ def test_weights_that_are_all_the_same_bit_are_bits(bit):
 def test_a_head_that_is_not_there_is_refused(layer, head):
     found = attention_map(bits_subject(), "bibert", "a film")
     with pytest.raises(BibertError, match=r"bibert:.*layers.*0 to 1.*heads 0 to 2"):
-        found.require_head(layer, head)
+        require_head(found.title, found.weights.shape, layer, head)
 
 
 def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():

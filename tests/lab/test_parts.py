@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from random_models import random_packed
 
 from bibert.errors import BibertError
 from bibert.lab.architecture import ARCHITECTURES, count_parameters
 from bibert.lab.cost import count_scales, count_thresholds, flops, size
 from bibert.lab.parts import Part, beside_the_rule, summarize, together
-from bibert.lab.rivals.models import random_packed
 from bibert.nn.schemes import SCHEMES
 from bibert.packed.file import save
 from bibert.packed.header import Description

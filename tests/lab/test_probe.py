@@ -42,19 +42,13 @@ def test_there_is_a_line_for_the_start_and_for_every_look(run_of):
     assert [event["step"] for event in events] == [0, 2, 4, 6, 8]
     assert {event["stage"] for event in events} == {"dmd"}
     assert "direction" not in events[0]
+    assert all(0.5 < np.mean(event["entropy"]["attention"]) <= 1 for event in events)
     for event in events[1:]:
         assert set(event["direction"]) == {"scores", "query", "key", "value"}
         table = event["direction"]["query"]["matching"]
         assert len(table) == len(table[0]) == 2
     moved = [sum(map(sum, event["direction"]["query"]["matching_margin"])) for event in events[1:]]
     assert all(margin > 0 for margin in moved)
-
-
-def test_attention_of_the_baseline_has_no_entropy_and_bi_attention_has(run_of):
-    for scheme, least, most in (("baseline", 0.0, 0.0), ("bibert", 0.5, 1.0)):
-        for event in read_json_lines(run_of(scheme, 4) / "probe.jsonl"):
-            heads = [value for layer in event["entropy"]["attention"] for value in layer]
-            assert least <= sum(heads) / len(heads) <= most, (scheme, event["step"])
 
 
 @pytest.mark.parametrize("scheme", ["ternarybert_2-2-8", "bibert(kept=mha)"])

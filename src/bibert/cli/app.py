@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Command] = {
     "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
     "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
     "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
-    "card": Command("bibert.lab.cli.card", "Write the model card of a packed file: metrics, origin, limits."),
+    "card": Command("bibert.lab.cli.pages", "Write the model card of a packed file: metrics, origin, limits."),
     "analyze": Command("bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, attention, cost."),
     "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
     "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),

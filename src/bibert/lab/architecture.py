@@ -1,7 +1,4 @@
-"""Shapes of BERT: the paper's by name, any other from a config.json, and the parameters of each part.
-
-A shape is a `PackedConfig`. Bits per parameter are in `cost`.
-"""
+"""Shapes of BERT, as `PackedConfig`: the paper's by name, others from a config.json; the parameters of each part."""
 
 import json
 from collections.abc import Mapping

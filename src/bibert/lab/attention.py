@@ -1,8 +1,6 @@
 """What the heads of several models attend to in one text (Fig. "Attention-head view", Fig. "Attention pattern").
 
-Maps are arrays, which `plots.attention` draws and `pages` shows in a browser. `score_shares` counts attention scores
-before any scale, the integers of Theorem 2.
-
+Maps are arrays, which `plots.attention` draws and `pages` shows in a browser.
 Shapes: L layers, H heads, T tokens; rows of a (T, T) matrix are queries, its columns keys.
 """
 
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError, DataError
+from bibert.errors import DataError
 from bibert.lab.look import Flags, Floats, Inside, LayerInside, Subject
 from bibert.runtime.text import Text
 
@@ -28,16 +26,6 @@ class AttentionMap:
     is_bits: bool  # of weights -1 and +1 the bit 1 is +1, of the two values of `asym` the larger one
 
     @property
-    def layers(self) -> int:
-        """The number of layers."""
-        return len(self.weights)
-
-    @property
-    def heads(self) -> int:
-        """The number of heads of a layer."""
-        return int(self.weights.shape[1])
-
-    @property
     def largest(self) -> Floats:
         """(L, H): the weight that is drawn darkest in each head; 1 for bits, which are never rescaled."""
         if self.is_bits:
@@ -48,14 +36,6 @@ class AttentionMap:
     def scaled(self) -> Floats:
         """(L, H, T, T) between 0 and 1: the weights of each head divided by its largest, or the bits."""
         return self.weights / self.largest[:, :, None, None]
-
-    def require_head(self, layer: int, head: int) -> None:
-        """Raise an error if there is no such head."""
-        if not (0 <= layer < self.layers and 0 <= head < self.heads):
-            raise BibertError(
-                f"{self.title}: has no layer {layer} with a head {head}; layers are 0 to {self.layers - 1}, "
-                f"heads 0 to {self.heads - 1}"
-            )
 
 
 def attention_maps(subjects: Mapping[str, Subject], row: Text) -> tuple[AttentionMap, ...]:
@@ -94,10 +74,9 @@ def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:
 
 
 def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:
-    """How often each score -D, -D + 2, ..., D occurs in all batches, (layers, D + 1), without padding."""
+    """How often each score of Theorem 2, -D, -D + 2, ..., D, occurs in all batches, (layers, D + 1); no padding."""
     counts = sum(np.array([_score_counts(layer, inside.real) for layer in inside.layers]) for inside in insides)
-    shares: NDArray[np.float64] = counts / np.sum(counts, axis=1, keepdims=True)
-    return shares
+    return np.asarray(counts / np.sum(counts, axis=1, keepdims=True))
 
 
 def _score_counts(layer: LayerInside, real: Flags) -> NDArray[np.int64]:

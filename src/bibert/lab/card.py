@@ -1,12 +1,13 @@
 """The card of a packed model in Markdown: what it is, how good it is and how it was made.
 
 Every figure is measured here with the packed file itself, or comes from its header; figures of the teacher come from
-the notes of its run. The text is in pages/templates/card.md, with fields of `str.format`.
+the notes of its run. The text is in pages/templates/card.md.jinja.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from bibert.data.examples import Split
 from bibert.data.metrics import confusion, score
 from bibert.errors import CheckpointError, ModelFileError
+from bibert.lab.pages import render
 from bibert.lab.record import Record, load_record
 from bibert.lab.tables import markdown_table
 from bibert.models import DEFAULT, find_file
@@ -22,9 +24,8 @@ from bibert.nn.checkpoint import model_folder
 from bibert.runtime.classifier import TextClassifier, load
 from bibert.training.provenance import provenance, weights_digest
 
-LENGTHS = (0, 10, 20, 30)  # words from which a text counts as longer
+LENGTHS = (0, 10, 20, 30, math.inf)  # words from which a text counts as longer
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
-TEMPLATE = resources.files("bibert.lab.pages").joinpath("templates", "card.md")
 
 
 @dataclass(frozen=True)
@@ -45,36 +46,32 @@ def card(request: CardRequest) -> str:
     """Measure a packed file and describe it."""
     path = find_file(request.model)
     classifier = load(path, threads=1)
-    config, about = classifier.config, classifier.about
+    about = classifier.about
     missing = [name for name in ("recipe", "metrics", "data") if name not in about]
     if missing:
         raise ModelFileError(f"{path}: does not name its {missing[0]}; pack it again from the model folder of its run")
     teacher = None if request.teacher is None else _teacher(request.teacher, about.get("teacher_sha256"))
-    has_labels = len(classifier.labels) > 1
-    scores = "Scores are the softmax of the logits" if has_labels else "The score is the output of the network"
-    limits = [
-        f"Texts are cut after {classifier.max_length} tokens.",
-        f"It comes from one run, with seed {about['recipe'].get('seed')}. {scores}, not calibrated.",
-        "It was not examined for bias against groups of people; do not decide about people with it.",
-        *request.limits,
-    ]
-    return TEMPLATE.read_text(encoding="utf-8").format(
-        title=request.title,
-        licence=request.licence,
-        bits=config.activation_bits,
-        layers=config.layers,
-        hidden=config.hidden,
-        heads=config.heads,
-        scheme=about["scheme"],
+    starts = [about.get("start")]  # the model that training started from, the one that this started from, ...
+    while starts[-1] is not None:
+        starts.append(starts[-1].get("start"))
+    text = render(
+        "card.md.jinja",
+        request=request,
+        about=about,
+        config=classifier.config,
+        labels=classifier.labels,
+        max_length=classifier.max_length,
         size=path.stat().st_size,
-        labels=", ".join(classifier.labels) if has_labels else "a score",
-        command=f"bibert predict {'' if request.model == DEFAULT else f'--model {request.model} '}'a text'",
-        measured_on=_measured_on(request, about["data"]["name"]),
-        verified_rows=about["verified_rows"],
+        model_option="" if request.model == DEFAULT else f"--model {request.model} ",
+        rows=f"{len(request.rows):,} labelled rows",
+        file=Path(request.rows.origin).name,
         figures=_figures(request, classifier, teacher),
-        training="\n".join(f"- {line}" for line in _training(about, teacher)),
-        limits="\n".join(f"- {line}" for line in limits),
+        teacher=teacher,
+        starts=starts[:-1],
+        first=RECIPE_FIRST,
+        settings=_settings,
     )
+    return f"{text}\n"
 
 
 def _teacher(given: Path, weights: str | None) -> Record:
@@ -91,36 +88,22 @@ def _teacher(given: Path, weights: str | None) -> Record:
     return load_record(folder.parent)
 
 
-def _measured_on(request: CardRequest, trained_on: str) -> str:
-    """The rows of the figures; only the dev set of its own task is known to have selected the model."""
-    rows = f"{len(request.rows):,} labelled rows"
-    if request.task == trained_on:
-        return f"On {rows} ({request.task}, dev). The model was selected on these rows; expect a little less on others."
-    origin = f"{request.task}, dev" if request.task else Path(request.rows.origin).name
-    return (
-        f"The file was measured on {rows} ({origin}); its training may have used them. The figures of torch are those "
-        "of the dev set of each run, on which the model was selected."
-    )
-
-
 def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record | None) -> str:
     def percent(values: Iterable[float | None]) -> list[str]:
         return ["–" if value is None else f"{100 * value:.2f} %" for value in values]
 
-    about, labels = classifier.about, np.asarray(request.rows.labels)
-    logits = classifier.logits(request.rows.texts, request.rows.pairs)
-    measured = score(logits, labels, request.metrics)
-
-    def noted(model: str, bits: str, data: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
-        """A row of the metrics that a run recorded, on its own dev set."""
-        where = "" if data["name"] == request.task else ", dev set of its run"
-        return [f"{model}, torch{where}", bits, *percent(metrics.get(f"dev_{name}") for name in request.metrics)]
-
-    bits = f"1-1-{classifier.config.activation_bits}"
-    rows = [noted("this model", bits, about["data"], about["metrics"])]
+    about, own_bits = classifier.about, f"1-1-{classifier.config.activation_bits}"
+    runs = [("this model", own_bits, about["data"], about["metrics"])]
     if teacher is not None:
-        rows.insert(0, noted("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
-    rows.append([f"this file, {classifier.isa} engine", bits, *percent(measured.values())])
+        runs.insert(0, ("teacher", str(teacher.scheme.bits), teacher.data, teacher.metrics))
+    rows = []
+    for model, bits, data, metrics in runs:
+        where = "" if data["name"] == request.task else ", dev set of its run"
+        recorded = percent(metrics.get(f"dev_{name}") for name in request.metrics)
+        rows.append([f"{model}, torch{where}", bits, *recorded])
+    logits, labels = classifier.logits(request.rows.texts, request.rows.pairs), np.asarray(request.rows.labels)
+    measured = percent(score(logits, labels, request.metrics).values())
+    rows.append([f"this file, {classifier.isa} engine", own_bits, *measured])
     tables = [markdown_table(["model", "bits", *request.metrics], rows)]
     if len(classifier.labels) > 1:
         counts = zip(classifier.labels, confusion(logits, labels), strict=True)
@@ -133,49 +116,16 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
 def _by_length(rows: Split, right: Any) -> str:
     """Accuracy on short and on long texts, which the mean over all hides."""
     words, lines = np.array([len(text.split()) for text in rows.joined_texts]), []
-    for least, end in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
-        some = right[(words >= least) & (words < (np.inf if end is None else end))]
+    for least, end in pairwise(LENGTHS):
+        some = right[(words >= least) & (words < end)]
         if some.size:
-            span = f"{least} and more" if end is None else f"{least} to {end - 1}"
+            span = f"{least} and more" if end == math.inf else f"{least} to {end - 1}"
             lines.append([span, f"{some.size:,}", f"{100 * some.mean():.1f} %"])
     return markdown_table(["words of the text", "rows", "accuracy"], lines)
 
 
-def _training(about: Mapping[str, Any], teacher: Record | None) -> list[str]:
-    settings = _settings(about["recipe"], [*RECIPE_FIRST, *sorted(about["recipe"].keys() - set(RECIPE_FIRST))])
-    called = "a teacher"
-    if teacher is not None:
-        quantized = f"a teacher of scheme `{teacher.scheme.name}` ({teacher.scheme.bits} bits)"
-        called = quantized if teacher.scheme.is_quantized else "a full-precision teacher"
-    lines = [
-        f"Data: {_data(about['data'])}.",
-        f"Scheme `{about['scheme']}`, distilled from {called}. Recipe: {settings}.",
-        f"bibert {about['bibert']}, commit {about.get('commit')}, {about.get('date')}, {about.get('cpu')}.",
-        *_starts(about.get("start")),
-    ]
-    if teacher is not None:
-        settings = _settings(teacher.recipe, RECIPE_FIRST[:6])
-        lines.append(f"Teacher: {teacher.data['name']}, {settings}; commit {teacher.origin.get('commit')}.")
-    return lines
-
-
-def _data(data: Mapping[str, str]) -> str:
-    return f"{data['name']}, {data['train']} (SHA-256 of texts and labels {data['sha256'][:16]}…)"
-
-
-def _starts(start: Mapping[str, Any] | None) -> list[str]:
-    """The model that training started from, if it was not the teacher, and the one that this started from."""
-    if start is None:
-        return []
-    if "recipe" not in start:
-        digest = f"the SHA-256 of its weights is {start['sha256'][:16]}…" if start["sha256"] else "it is on the Hub"
-        return [f"Started from a model that is not of a run of bibert; {digest}."]
-    settings = _settings(start["recipe"], RECIPE_FIRST)
-    metrics = ", ".join(f"{name} {value:.4f}" for name, value in sorted(start["metrics"].items()))
-    said = f"Started from a model of scheme `{start['scheme']}` with {metrics}. Data: {_data(start['data'])}."
-    return [f"{said} Recipe: {settings}. Commit {start['commit']}, {start['date']}.", *_starts(start["start"])]
-
-
-def _settings(recipe: Mapping[str, Any], names: Sequence[str]) -> str:
+def _settings(recipe: Mapping[str, Any], names: Sequence[str] = ()) -> str:
+    """The named settings of a recipe; by default all of them, the telling ones first."""
     unused = "epochs" if recipe.get("max_steps") else "max_steps"  # steps override epochs
+    names = names or [*RECIPE_FIRST, *sorted(recipe.keys() - set(RECIPE_FIRST))]
     return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe and name != unused)

@@ -1,30 +1,33 @@
-"""Size and FLOPs of a scheme on a shape, by the rules that reproduce the paper's figures.
+"""Size and FLOPs of a scheme on a shape, by the rules that reproduce the paper's figures, beside the printed ones.
 
-These are counts on paper: no file is measured, no clock is read. `comparison` sets them beside the printed figures.
-cost.toml has the rules in words and what each quantizer costs.
+These are counts on paper: no file is measured, no clock is read. cost.toml has the rules in words and what each
+quantizer costs; the printed figures, and why some differ from ours, are in `paper`.
 Letters in the formulas: L layers, H hidden, I intermediate, V vocabulary, N tokens.
 """
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
 from importlib import resources
 from typing import Any
 
 from bibert.errors import BibertError, SchemeError
-from bibert.lab.architecture import count_parameters
-from bibert.nn.schemes import Scheme
+from bibert.lab.architecture import ARCHITECTURES, count_parameters, name_of
+from bibert.lab.paper import REASONS, STRENGTHENED, TABLE_2, PaperTable
+from bibert.nn.schemes import SCHEMES, Scheme
 from bibert.packed.schema import LAYER_SITES, SITES, PackedConfig
 
 MIB = 2**20  # what the paper's tables call MB
+GIGA = 10**9
 FLOAT_BITS = 32
 WORD_BITS = 64  # "a CPU with instruction size of 64-bit"
 TOKENS = 128  # the input length of all FLOPs in the paper, found from its figures; the text does not state it
 
 # FLOPs per element, by the convention of ELECTRA's published counter; those of activations and quantizers are below.
 LAYER_NORM_FLOPS = 5  # two sums, a square, gain, bias
-SOFTMAX_FLOPS = 5
-SCORE_SCALE_FLOPS = 1  # 1/√D
+SOFTMAX_FLOPS = 5 + 1  # and the scale 1/√D of the scores
 
 _DATA: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("cost.toml").read_text(encoding="utf-8"))
 RULES: Mapping[str, str] = _DATA["rules"]
@@ -33,6 +36,8 @@ EMBEDDING_SCALES: Mapping[str, int] = _DATA["embedding_scales"]
 FFN_ACTIVATION_FLOPS: Mapping[str, int] = _DATA["ffn_activation_flops"]
 QUANTIZER_FLOPS: Mapping[str, int] = _DATA["quantizer_flops"]
 PARTS: Mapping[str, Mapping[str, str]] = _DATA["parts"]
+# The columns of costs and where the paper prints them; Table 3 repeats those of Table 2.
+PRINTED_IN: Mapping[str, PaperTable] = {"size": TABLE_2, "flops": TABLE_2, "extra_flops": STRENGTHENED}
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ def elementwise_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS)
     per_token += QUANTIZER_FLOPS[scheme.ffn_input or scheme.activation] * intermediate
     per_weight = QUANTIZER_FLOPS[scheme.attention]
     if scheme.normalizer == "softmax" and scheme.attention != "levels":  # levels compare integers instead
-        per_weight += SOFTMAX_FLOPS + SCORE_SCALE_FLOPS
+        per_weight += SOFTMAX_FLOPS
     embedding = tokens * hidden * (2 + scale + LAYER_NORM_FLOPS)  # three tables, two sums
     attention = shape.heads * tokens**2 * per_weight
     return float(embedding + shape.layers * (tokens * per_token + attention))
@@ -200,3 +205,101 @@ def threshold_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -
     if scheme.attention not in ("asym", "mean", "quantile"):
         return 0.0
     return shape.layers * tokens**2 * shape.hidden * FLOAT_BITS / WORD_BITS
+
+
+class Verdict(StrEnum):
+    """How close a rule comes to a printed figure."""
+
+    EQUAL = "="  # rounds to it
+    CLOSE = "~"  # within one unit of its last digit
+    DIFFERENT = "!="
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in MiB or G by one of our rules, and the paper's, if it prints one."""
+
+    column: str  # of `PRINTED_IN`
+    rule: str  # of `RULES`
+    ours: float
+    printed: Decimal | None = None
+    reason: str = ""  # why the two differ
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How close ours comes; None if nothing is printed."""
+        if self.printed is None:
+            return None
+        unit = Decimal(1).scaleb(int(self.printed.as_tuple().exponent))
+        exact = Decimal(self.ours)
+        if exact.quantize(unit) == self.printed:
+            return Verdict.EQUAL
+        return Verdict.CLOSE if abs(exact - self.printed) <= unit else Verdict.DIFFERENT
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Plain values of a printed figure, for JSON."""
+        if self.printed is None or self.verdict is None:
+            return None
+        verdict = self.verdict.name.lower()
+        return {"printed": float(self.printed), "ours": self.ours, "verdict": verdict, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Size and FLOPs of a scheme on a shape by the rules, and the figure of each column of `PRINTED_IN`."""
+
+    scheme: Scheme
+    size: Size
+    flops: Flops
+    figures: Mapping[str, Figure]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why printed figures of the scheme cannot be reproduced."""
+        return [figure.reason for figure in self.figures.values() if figure.reason]
+
+
+def cost_of(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS) -> Cost:
+    """Size and FLOPs of a scheme on a shape, with every figure that the paper prints; its FLOPs are of 128 tokens."""
+    bytes_, work, architecture = size(shape, scheme), flops(shape, scheme, tokens), name_of(shape) or ""
+    ours_by_column = {
+        "size": (bytes_.rule, bytes_.mib),
+        "flops": ("flops", work.total / GIGA),
+        "extra_flops": ("threshold_flops", work.threshold / GIGA),
+    }
+    figures = {}
+    for column, (rule, ours) in ours_by_column.items():
+        row = PRINTED_IN[column].row(scheme.name, architecture) if column == "size" or tokens == TOKENS else None
+        printed = getattr(row, column, None)
+        reason = "" if printed is None else REASONS.get((column, architecture, scheme.name), "")
+        figures[column] = Figure(column, rule, ours, printed, reason)
+    return Cost(scheme, bytes_, work, figures)
+
+
+def schemes_by_figure(shape: PackedConfig, printed: bool = False) -> dict[Figure, list[str]]:
+    """The figures of all schemes on a shape, or those that the paper prints, each with the schemes that share it."""
+    costs = [cost_of(shape, scheme, min(TOKENS, shape.positions)) for scheme in SCHEMES.values()]
+    found: dict[Figure, list[str]] = {}
+    for column in PRINTED_IN:
+        for cost in costs:
+            figure = cost.figures[column]
+            if figure.printed is not None or (figure.ours and not printed):
+                found.setdefault(figure, []).append(cost.scheme.name)
+    return found
+
+
+def readings_of_13_4() -> dict[str, float]:
+    """Ways to arrive at the printed 13.4 MB, in MiB; each leaves out something that the paper keeps in float.
+
+    All start from the bits of word embedding, linears and pooler: bytes = (word + linears + pooler) / 8.
+    """
+    shape, scheme = ARCHITECTURES["bert-base"], SCHEMES["bibert"]
+    counts = count_parameters(shape)
+    bits = (counts["word"] + counts["linears"] + counts["pooler"]) / 8
+    tables = counts["position"] + counts["token_type"]
+    return {
+        "bits alone": bits / MIB,
+        "bits, position and type tables at 8 bits": (bits + tables) / MIB,
+        "bits and row scales": (bits + 4 * count_scales(shape, scheme)) / MIB,
+        "bits, tables at 1 bit, biases in float32": (bits + tables / 8 + 4 * counts["biases"]) / MIB,
+    }

@@ -38,8 +38,7 @@ Movement = dict[str, Floats]  # (layers, heads) for each of `FIELDS`
 def mean_margin(share: Floats, margin: Floats) -> Floats:
     """The mean length of all steps, (..., layers, heads) each to (...): heads weigh by their number of steps."""
     steps = share.sum(axis=(-2, -1))
-    mean: Floats = (share * margin).sum(axis=(-2, -1)) / np.maximum(steps, np.finfo(np.float64).tiny)
-    return mean
+    return np.asarray((share * margin).sum(axis=(-2, -1)) / np.maximum(steps, np.finfo(np.float64).tiny))
 
 
 def distilled_by(scheme: Scheme) -> list[str]:
@@ -68,20 +67,17 @@ class DirectionProbe:
 
 def movement(before: "list[Tensor]", after: "list[Tensor]", goal: "list[Tensor]", real: "Tensor") -> Movement:
     """Compare steps with directions, layer by layer; `real` is (B, 1, T, T), 1 where neither token is padding."""
-    layers = [_layer(*tensors, real) for tensors in zip(before, after, goal, strict=True)]
+    layers = []
+    for old, new, wanted in zip(before, after, goal, strict=True):
+        step = new - old
+        agreement = (step * (wanted - old)).sign() * real
+        ways = [(agreement == sign).to(step.dtype) for sign in (1, -1)]
+        counts = [way.sum(dim=(0, 2, 3)) for way in ways]
+        lengths = [(step.abs() * way).sum(dim=(0, 2, 3)) for way in ways]
+        shares = [count / real.sum() for count in counts]
+        margins = [length / count.clamp_min(1) for length, count in zip(lengths, counts, strict=True)]
+        layers.append([table.tolist() for table in (*shares, *margins)])
     return dict(zip(FIELDS, np.array(layers).swapaxes(0, 1), strict=True))
-
-
-def _layer(before: "Tensor", after: "Tensor", goal: "Tensor", real: "Tensor") -> list[list[float]]:
-    step, asked = after - before, goal - before
-    agreement = (step * asked).sign() * real
-    shares, margins = [], []
-    for sign in (1, -1):
-        chosen = (agreement == sign).to(step.dtype)
-        count = chosen.sum(dim=(0, 2, 3))
-        shares.append((count / real.sum()).tolist())
-        margins.append(((step.abs() * chosen).sum(dim=(0, 2, 3)) / count.clamp_min(1)).tolist())
-    return [*shares, *margins]
 
 
 def _pairs(layers: "list[LayerTrace]", mask: "Tensor") -> "dict[str, list[Tensor]]":

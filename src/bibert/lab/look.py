@@ -1,14 +1,16 @@
 """A model seen from inside while it reads texts: the bits or levels of every layer and head, in one form for any model.
 
 A `Subject` is a packed file, read by the numpy reference, or a folder with a torch model, read by `network`; torch is
-imported only for a folder. `entropy` and `attention` show what is inside.
+imported only for a folder. `attention` shows what heads attend to.
 
-Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans,
-levels of 2 and 4 bits integers.
+The information entropy of a tensor (Section 3.2.1, Fig. "Analysis" (a)) is that of one bit drawn from all its bits,
+without padding: 1 if half of them are 1, 0 if all are equal. For levels of k bits it is that of one level, up to k.
+
+Shapes: B texts, T tokens, H heads, D head size, I intermediate. Bits are booleans, levels of 2 and 4 bits integers.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,9 +34,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BATCH = 32  # texts read at a time
+HEADS = ("query", "key", "value", "attention", "context")  # activations of each head
+SITES = (*HEADS, "ffn_hidden")  # and of each layer
+HEAD_WEIGHTS = ("query", "key", "value", "attention_output")  # matrices whose rows or columns belong to heads
+MOST_LEVEL = 15  # levels of 4 bits are -15 to 15; attention weights and the FFN's are 0 to 15
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
+Entropies = NDArray[np.float64]
 Levels = NDArray[Any]  # bits or levels
 Arrays = Mapping[str, NDArray[np.int64]]  # input_ids, attention_mask and token_type_ids, (B, T) each
 
@@ -61,11 +68,6 @@ class Inside:
 
     real: Flags
     layers: tuple[LayerInside, ...]
-
-    @property
-    def heads(self) -> int:
-        """Attention heads of a layer."""
-        return int(self.layers[0].attention.shape[1])
 
 
 @dataclass(frozen=True)
@@ -97,17 +99,12 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
     A folder truncates texts at `max_length` tokens; a packed file knows its own limit.
     """
     folder = network_folder(Path(path))
-    return _from_file(find_file(path)) if folder is None else _from_folder(folder, max_length)
-
-
-def _from_file(path: Path) -> Subject:
-    packed = file.load(path)
-    encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
-    scheme = str(packed.about.get("scheme", "bibert"))
-    return Subject(path.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
-
-
-def _from_folder(folder: Path, max_length: int) -> Subject:
+    if folder is None:
+        found = find_file(path)
+        packed = file.load(found)
+        encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
+        scheme = str(packed.about.get("scheme", "bibert"))
+        return Subject(found.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
     require_extra("train", f"a look into the folder {folder}")
     from bibert.lab.network import inside_of_network
     from bibert.nn.checkpoint import load_classifier
@@ -154,8 +151,7 @@ def encode_rows(tokenizer: "PreTrainedTokenizerBase", most: int, rows: Sequence[
     """Token ids of texts and pairs, in any mixture, truncated at `most` tokens."""
     texts = [(row,) if isinstance(row, str) else row for row in rows]
     read = [tokenizer(*row, truncation=True, max_length=most, return_token_type_ids=True) for row in texts]
-    ids, types = ([np.array(one[name], np.int32) for one in read] for name in ("input_ids", "token_type_ids"))
-    return [Encoded(*row) for row in zip(ids, types, strict=True)]
+    return [Encoded(np.array(one["input_ids"], np.int32), np.array(one["token_type_ids"], np.int32)) for one in read]
 
 
 def padded(encoded: Sequence[Encoded]) -> Arrays:
@@ -171,6 +167,15 @@ def padded(encoded: Sequence[Encoded]) -> Arrays:
     return batch
 
 
+def require_head(name: str, shape: Sequence[int], layer: int, head: int) -> None:
+    """Raise an error if a model of `shape`, its layers and heads, has no such head."""
+    if not (0 <= layer < shape[0] and 0 <= head < shape[1]):
+        raise DataError(
+            f"{name}: has no layer {layer} with a head {head}; layers are 0 to {shape[0] - 1}, "
+            f"heads 0 to {shape[1] - 1}"
+        )
+
+
 def by_title(models: Sequence[Any]) -> dict[str, Any]:
     """Models or histories by title: the scheme if it is unique, else the name, numbered if it repeats."""
     schemes = Counter(one.scheme for one in models)
@@ -178,3 +183,54 @@ def by_title(models: Sequence[Any]) -> dict[str, Any]:
     times = Counter(names)
     titles = (name if times[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1))
     return dict(zip(titles, models, strict=True))
+
+
+def entropies(insides: Iterable[Inside]) -> dict[str, Entropies]:
+    """The entropy of each tensor over all batches, (layers, heads) or (layers,); of a matrix as "weight of ..."."""
+    counts: list[dict[str, Any]] = []  # of each layer, by name: how often each level occurs
+    last = None
+    for last in insides:
+        found = [_counts(layer, last.real) for layer in last.layers]
+        both = zip(counts, found, strict=True) if counts else ()
+        counts = [{name: one[name] + other[name] for name in one} for one, other in both] or found
+    if last is None:
+        raise DataError("no text was read, so there is no entropy; give at least one text")
+    for count, layer in zip(counts, last.layers, strict=True):
+        count |= _counts_of_weights(layer)
+    return {name: np.array([_entropy(count[name]) for count in counts]) for name in counts[0]}
+
+
+def rounded(tables: Mapping[str, Entropies]) -> dict[str, Any]:
+    """Entropies with four digits, as plain values for JSON."""
+    return {name: np.round(table, 4).tolist() for name, table in tables.items()}
+
+
+def _counts(layer: LayerInside, real: Flags) -> dict[str, Any]:
+    tokens, keys = real[:, None, :, None], real[:, None, None, :]
+    found = {}
+    for name in HEADS:
+        bits, where = (layer.attended, tokens & keys) if name == "attention" else (getattr(layer, name), tokens)
+        found[name] = _count(bits, where, (0, 2, 3))
+    return found | {"ffn_hidden": _count(layer.ffn_hidden, real[..., None], (0, 1, 2))}
+
+
+def _count(values: Levels, where: Flags, axes: tuple[int, ...]) -> NDArray[np.int64]:
+    """How often each level occurs, (levels, ...)."""
+    levels = (False, True) if values.dtype == np.bool_ else range(-MOST_LEVEL, MOST_LEVEL + 1)
+    return np.array([((values == level) & where).sum(axes) for level in levels])
+
+
+def _entropy(counts: NDArray[np.int64]) -> Entropies:
+    """The entropy of levels that occur so often, over the first axis."""
+    shares = counts / counts.sum(axis=0)
+    return np.asarray(np.abs((shares * np.log2(np.where(shares > 0, shares, 1.0))).sum(axis=0)))
+
+
+def _counts_of_weights(layer: LayerInside) -> dict[str, Any]:
+    """The zeros and ones of each matrix."""
+    counts = {}
+    for name, bits in layer.weights().items():
+        rows = bits.T if name == "attention_output" else bits  # (H · D, other side) if they belong to heads
+        shape = (layer.attention.shape[1], -1) if name in HEAD_WEIGHTS else (-1,)
+        counts[f"weight of {name}"] = _count(rows.reshape(shape), np.array(True), (-1,))
+    return counts

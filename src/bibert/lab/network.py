@@ -77,8 +77,7 @@ def _levels(scheme: Scheme, levels: Tensor) -> Levels:
 
 
 def _bits(levels: Tensor, zero_is_one: bool) -> Flags:
-    flags: Flags = (levels >= 0 if zero_is_one else levels > 0).cpu().numpy()
-    return flags
+    return np.asarray((levels >= 0 if zero_is_one else levels > 0).cpu().numpy())
 
 
 def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Levels:
@@ -90,8 +89,7 @@ def _attended(scheme: Scheme, attention: Floats, real: Flags) -> Levels:
     if scheme.attention == "asym":
         low = np.where(keys, attention, np.inf).min(axis=-1, keepdims=True)
         high = np.where(keys, attention, -np.inf).max(axis=-1, keepdims=True)
-        flags: Flags = (attention >= (low + high) / 2) & keys
-        return flags
+        return np.asarray((attention >= (low + high) / 2) & keys)
     return (attention > 0 if scheme.is_quantized else attention >= 0) & keys
 
 

@@ -91,6 +91,7 @@ BOTTLENECKS = TABLES["bottlenecks"]
 DIRECTION_ERROR: tuple[float, ...] = tuple(_PAPER["direction_error"])
 DIRECTION_ERROR_SAMPLES: int = _PAPER["direction_error_samples"]
 DIRECTION_MARGINS: tuple[float, float] = tuple(_PAPER["direction_margins"])
+STATEMENTS: Mapping[str, Mapping[str, str]] = _PAPER["statements"]  # title and note of each table of `theory`
 NOTES = tuple(
     Note(TABLES[table].name if table in TABLES else table, scheme, text) for table, scheme, text in _PAPER["notes"]
 )

@@ -1,8 +1,7 @@
 """The parts of a packed file: parameters, bytes and multiply-adds of each, counted from the config alone.
 
-`summarize` lists them in the order of the network, with the columns of larq's model summary. `beside_the_rule` groups
-the same bytes as the paper's size rule does and says why the two differ. MACs are those of the whole network for a text
-of a given length; the engine skips some of them.
+`summarize` lists them in the order of the network, with the columns of larq's model summary; MACs are those of the
+whole network, of which the engine skips some. `beside_the_rule` groups the same bytes as the paper's size rule does.
 """
 
 import math

@@ -17,8 +17,7 @@ from bibert.distill.objective import match_layers
 from bibert.errors import DataError
 from bibert.files import read_json_lines
 from bibert.lab.direction import DirectionProbe, Floats, distilled_by
-from bibert.lab.entropy import entropies, rounded
-from bibert.lab.look import encode_rows, padded
+from bibert.lab.look import encode_rows, entropies, padded, rounded
 from bibert.lab.network import inside_of_trace, trace_of
 from bibert.lab.record import History, stacked
 from bibert.nn.checkpoint import Classifier, load_classifier

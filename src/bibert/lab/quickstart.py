@@ -1,8 +1,4 @@
-"""The quickstart: from generated sentences to a packed file in two minutes.
-
-The sentences have negation, contrast and word order, so that counting words is not enough to label them.
-`cli.quickstart` measures the packed file and prints the results.
-"""
+"""The quickstart: from generated sentences to a packed file, which `cli.quickstart` measures, in two minutes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +18,7 @@ from bibert.training.student import distill
 from bibert.training.teacher import finetune
 
 TRAIN_ROWS, DEV_ROWS = 8000, 1000  # of generated sentences
-LAYERS, CHANNELS, HEADS = 2, 128, 4
+SHAPE = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
 TEACHER = Recipe(learning_rate=5e-4, epochs=4, batch_size=32, max_length=64, eval_every=250)
 STUDENT = Recipe(learning_rate=1e-3, epochs=2, batch_size=32, max_length=64, eval_every=250)
 STUDENTS = ("baseline", "bibert")
@@ -32,10 +28,7 @@ Watch = Callable[[str], list[TrainerCallback]]  # callbacks that show the traini
 
 
 def quickstart(data: TextData, output: Path, watch: Watch, seed: int = 0) -> dict[str, float]:
-    """Train a tokenizer and a teacher, distill each student, and pack one; the dev accuracy by the name of a folder.
-
-    A killed quickstart resumes. `seed` determines the weights.
-    """
+    """Train a teacher, distill each student, pack one; the dev accuracy of each model. A killed quickstart resumes."""
     output.mkdir(parents=True, exist_ok=True)
     save_classifier(untrained(data, seed), output / "start")
     learned = {"teacher": finetune(output / "start", data, output / "teacher", TEACHER, callbacks=watch("teacher"))}
@@ -52,12 +45,5 @@ def untrained(data: TextData, seed: int) -> Classifier:
     """A small BERT with random weights, and a tokenizer trained on the data."""
     tokenizer = train_tokenizer(data.train.texts)
     set_seed(seed)
-    config = BiBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=CHANNELS,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        intermediate_size=4 * CHANNELS,
-        max_position_embeddings=STUDENT.max_length,
-    )
+    config = BiBertConfig(vocab_size=len(tokenizer), max_position_embeddings=STUDENT.max_length, **SHAPE)
     return Classifier(BiBertForSequenceClassification(config), tokenizer)

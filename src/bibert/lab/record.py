@@ -15,10 +15,11 @@ from bibert.errors import DataError, SchemeError
 from bibert.files import read_json_lines
 from bibert.lab.architecture import read_architecture
 from bibert.lab.direction import Floats, Movement, distilled_by
+from bibert.lab.look import require_head
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, RUN_MODEL
-from bibert.nn.schemes import Scheme, get_scheme
+from bibert.nn.schemes import Scheme, as_scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
@@ -43,13 +44,8 @@ class History:
     def of_head(self, layer: int, head: int) -> "History":
         """One head alone, in tables of one layer with one head."""
         tables = next(iter(self.direction.values()), self.entropy)
-        _, layers, heads = next(iter(tables.values())).shape
-        if not (layer < layers and head < heads):
-            raise DataError(
-                f"{self.name}: has no layer {layer} with a head {head}; layers are 0 to {layers - 1}, "
-                f"heads 0 to {heads - 1}"
-            )
-        one = (slice(None), slice(layer, layer + 1), slice(head, head + 1))
+        require_head(self.name, next(iter(tables.values())).shape[1:], layer, head)
+        one = np.s_[:, layer : layer + 1, head : head + 1]
         entropy = {name: table[one[: table.ndim]] for name, table in self.entropy.items()}
         things = self.direction.items()
         moved = {thing: {field: table[one] for field, table in fields.items()} for thing, fields in things}
@@ -141,7 +137,7 @@ def _of_run(folder: Path) -> Record:
     try:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
         request = notes["request"]
-        scheme = Scheme.from_dict(request["scheme"]) if "scheme" in request else get_scheme("full_precision")
+        scheme = as_scheme(request.get("scheme", "full_precision"))
         model = folder / RUN_MODEL
         has_model = (model / CONFIG_NAME).is_file()
         names = json.loads((model / CONFIG_NAME).read_text(encoding="utf-8"))["id2label"] if has_model else {}

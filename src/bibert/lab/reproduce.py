@@ -13,7 +13,9 @@ one OUTPUT if they train different tasks, or different schemes or seeds of a tas
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import TrainerCallback
 
 from bibert import machine
 from bibert.data.examples import TextData
@@ -31,10 +33,7 @@ from bibert.training.run import RunFolder, finished_metrics
 from bibert.training.student import distill, stage_objectives
 from bibert.training.teacher import finetune
 
-if TYPE_CHECKING:
-    from transformers import TrainerCallback
-
-Progress = Callable[[str], "Sequence[TrainerCallback]"]  # by the name of the run
+Progress = Callable[[str], Sequence[TrainerCallback]]  # by the name of the run
 
 
 @dataclass(frozen=True)
@@ -131,9 +130,9 @@ def write_results(output: Path, table: str) -> list[Cell]:
     if not cells:
         return cells
     facts = machine.about(())
-    command = f"bibert reproduce collect --table {table} -o {output.name}"
-    about = {"command": command, "table": table, "commit": facts["commit"], "machine": facts["cpu"]}
-    save_cells(output / RESULTS, cells, about | {"date": facts["date"]})
+    about = {"command": f"bibert reproduce collect --table {table} -o {output.name}", "table": table}
+    about |= {"commit": facts["commit"], "machine": facts["cpu"], "date": facts["date"]}
+    save_cells(output / RESULTS, cells, about)
     with write_whole(output / "table.md") as file:
         file.write(markdown(cells, get_table(table)))
     return cells
@@ -158,7 +157,6 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     scheme = as_scheme(request.get("scheme", TEACHER))
     evaluations = _evaluations(run, f"eval_dev_{TASKS[task].metrics[0]}")
     shape = BiBertConfig.from_pretrained(run.model)
-    sizes = shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads
     return Cell(
         task=task,
         scheme=scheme.name,
@@ -167,7 +165,7 @@ def cell_of(run: RunFolder, task: str) -> Cell:
         best_step=max(evaluations, key=lambda point: point[1])[0],
         evaluations=evaluations,
         recipe=known["recipe"],
-        backbone=dict(zip(("layers", "hidden", "heads"), sizes, strict=True)),
+        backbone={"layers": shape.num_hidden_layers, "hidden": shape.hidden_size, "heads": shape.num_attention_heads},
         origin={
             "bits": str(scheme.bits),
             "stages": len(scheme.schedule),

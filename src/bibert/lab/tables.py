@@ -1,8 +1,7 @@
 """Our runs beside the figures that the paper prints: results files, tables in Markdown, and the bottlenecks.
 
-A `Cell` is one finished run with everything needed to run it again; `reproduce` trains and collects them. The
-bottlenecks (Section 3.1) are runs of `baseline(kept=...)` and `baseline(without=...)`: the cost of binarizing one
-structure, and the value of one loss term. Torch is not needed here.
+`reproduce` trains and collects the runs. The bottlenecks (Section 3.1) are runs of `baseline(kept=...)` and
+`baseline(without=...)`: the cost of binarizing one structure, and the value of one loss term.
 """
 
 import json
@@ -38,7 +37,7 @@ def get_table(name: str) -> PaperTable:
 
 @dataclass(frozen=True)
 class Cell:
-    """One finished run."""
+    """One finished run, with everything needed to run it again."""
 
     task: str  # the key of a GLUE task
     scheme: str  # its name; `full_precision` is the teacher
@@ -83,8 +82,7 @@ def save_cells(path: Path, cells: Iterable[Cell], about: Mapping[str, Any]) -> N
 def load_cells(path: Path) -> list[Cell]:
     """The cells of a results file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return [Cell(**cell) for cell in values["cells"]]
+        return [Cell(**cell) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; give the {RESULTS} of bibert reproduce") from None
     except (ValueError, TypeError, KeyError, OSError) as error:
@@ -151,11 +149,18 @@ def printed(scheme: str, task: str, augmented: bool, table: PaperTable) -> tuple
 
 
 def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
-    """Backbones and recipes of the runs, task by task."""
+    """The paper's tables, each with its tasks if there are several; backbones and recipes of the runs, task by task."""
+    sources: dict[str, list[str]] = {}
+    for task in tasks:
+        found = {printed(cell.scheme, task, cell.augmented, table)[1] for cell in cells if cell.task == task}
+        for source in found - {""}:  # of figures that the paper does not print
+            sources.setdefault(source, []).append(TASKS[task].name)
+    several = ", ".join(f"{source} for {' and '.join(of)}" for source, of in sorted(sources.items()))
+    paper = several if len(sources) > 1 else next(iter(sources), table.name)
     shapes = sorted({f"{cell.backbone['layers']} x {cell.backbone['hidden']}" for cell in cells})
     lines = [
-        f"Paper: {_sources(cells, tasks, table)}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the "
-        "paper's metric in percent, on the dev set, at the best evaluation of the run."
+        f"Paper: {paper}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the paper's metric in percent, "
+        "on the dev set, at the best evaluation of the run."
     ]
     for task in tasks:
         students = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER]
@@ -163,18 +168,6 @@ def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> s
         metric = TASKS[task].metrics[0]
         lines.append(f"- {TASKS[task].name} ({metric}): {'; '.join(budgets) or 'the teacher alone'}.")
     return "\n".join(lines)
-
-
-def _sources(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
-    """The tables of the paper, each with its tasks if there are several."""
-    found: dict[str, list[str]] = {}
-    for task in tasks:
-        for source in {printed(cell.scheme, task, cell.augmented, table)[1] for cell in cells if cell.task == task}:
-            found.setdefault(source, []).append(TASKS[task].name)
-    found.pop("", None)  # of figures that the paper does not print
-    if len(found) < 2:
-        return next(iter(found), table.name)
-    return ", ".join(f"{name} for {' and '.join(of)}" for name, of in sorted(found.items()))
 
 
 def _recipe_in_words(cell: Cell) -> str:
@@ -227,9 +220,9 @@ def load_bottlenecks(results: Path) -> dict[str, Bottlenecks]:
     """The bottlenecks in a results file or its folder, of tasks with a baseline and a change of it."""
     cells = load_cells(results / RESULTS if results.is_dir() else results)
     cells = [cell for cell in cells if cell.scheme == BASELINE or CHANGED.fullmatch(cell.scheme)]
-    scores = {task: mean_scores(cells, task) for task in DEV_TEXTS if any(cell.task == task for cell in cells)}
     found = {}
-    for task, ours in scores.items():
+    for task in DEV_TEXTS:
+        ours = mean_scores(cells, task)
         if BASELINE in ours and len(ours) > 1:
             baseline = {"ours": ours[BASELINE], "paper": papers_accuracies(task).get(BASELINE)}
             found[task] = Bottlenecks(DEV_TEXTS[task], baseline, effects(task, ours))
@@ -242,16 +235,20 @@ def load_bottlenecks(results: Path) -> dict[str, Bottlenecks]:
 
 
 def effects(task: str, ours: Mapping[str, float]) -> list[Effect]:
-    """Every change of the baseline with an accuracy of ours or the paper's, in the paper's order.
+    """The changes of the baseline in the paper's order; `ours` are accuracies in percent, including the baseline's."""
 
-    `ours` are accuracies in percent by scheme, including the baseline's.
-    """
+    def difference(accuracies: Mapping[str, float], scheme: str) -> Difference | None:
+        if scheme not in accuracies:
+            return None
+        accuracy, baseline = accuracies[scheme], accuracies[BASELINE]
+        return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
+
     papers = papers_accuracies(task)
     found = []
     for scheme in dict.fromkeys([*BOTTLENECKS.schemes, *sorted(ours)]):
         match = CHANGED.fullmatch(scheme)
         if match and (scheme in ours or scheme in papers):
-            both = (_difference(task, scores, scheme) for scores in (ours, papers))
+            both = difference(ours, scheme), difference(papers, scheme)
             found.append(Effect(scheme, match["change"], match["what"], *both))
     return found
 
@@ -260,13 +257,6 @@ def papers_accuracies(task: str) -> dict[str, float]:
     """The paper's accuracies of the baseline and its changes, by scheme; empty for a task without them."""
     scores = {row.scheme: row.scores.get(task) for row in BOTTLENECKS.rows}
     return {scheme: accuracy for scheme, accuracy in scores.items() if accuracy is not None}
-
-
-def _difference(task: str, accuracies: Mapping[str, float], scheme: str) -> Difference | None:
-    if scheme not in accuracies:
-        return None
-    accuracy, baseline = accuracies[scheme], accuracies[BASELINE]
-    return Difference(accuracy, accuracy - baseline, standard_error(accuracy, baseline, DEV_TEXTS[task]))
 
 
 def standard_error(one: float, other: float, texts: int) -> float:

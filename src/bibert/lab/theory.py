@@ -1,8 +1,6 @@
 """The paper's statements about bits and directions, computed: by simulation, and exactly where a closed form exists.
 
-Theorem 1 (the best threshold of a softmax falls with its length), Theorem 2 (scores of random bits are binomial),
-Theorem 3 (how often quantization reverses the direction of a difference), Proposition 1 and the entropies of the
-quantile sweep. `statements` sets all of them beside the figures that the paper prints.
+`statements` sets all of them beside the figures that the paper prints; paper.toml says what each is about.
 """
 
 import math
@@ -101,8 +99,7 @@ def softmax_thresholds(lengths: Sequence[int], rows: int, seed: int = 0) -> list
 def _softmax_samples(keys: int, rows: int, seed: int) -> Floats:
     scores = np.random.default_rng([seed, keys]).normal(size=(rows, keys))
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    normalized: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return normalized
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def score_probabilities(size: int) -> Floats:
@@ -113,8 +110,7 @@ def score_probabilities(size: int) -> Floats:
 def gaussian_probabilities(size: int) -> Floats:
     """The Gaussian N(0, D) that Theorem 2 approaches, as probabilities of the same scores, two apart."""
     scores = np.arange(-size, size + 1, 2)
-    densities: Floats = np.exp(-(scores**2) / (2 * size)) / math.sqrt(2 * math.pi * size)
-    return 2 * densities
+    return np.asarray(2 * np.exp(-(scores**2) / (2 * size)) / math.sqrt(2 * math.pi * size))
 
 
 def share_attended_to(probabilities: Floats) -> float:

@@ -4,14 +4,13 @@ import json
 
 import pytest
 import typer
+from random_models import random_packed
 from typer.testing import CliRunner
 
 from bibert.errors import BibertError
 from bibert.lab.cli.bench import bench
-from bibert.lab.rivals.benchmark import Entry, Plan, Report
-from bibert.lab.rivals.engines import OURS, RIVALS
-from bibert.lab.rivals.models import Shape, random_packed
-from bibert.lab.rivals.timing import Ratio, Timing
+from bibert.lab.rivals.benchmark import Entry, Plan, Ratio, Report, Timing
+from bibert.lab.rivals.engines import OURS, RIVALS, Shape
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig
 
@@ -44,16 +43,11 @@ def plans(monkeypatch, request):
     return plans
 
 
-def test_without_options_all_rivals_are_compared_at_quick_shapes_with_one_thread(plans):
-    assert run("m.bibert").exit_code == 0
-    assert plans == [Plan(tuple(RIVALS.values()), (Shape(1, 32), Shape(1, 128)), rounds=20, threads=1)]
-
-
-def test_options_choose_rivals_shapes_rounds_and_threads(plans):
+def test_options_choose_rivals_shapes_rounds_and_threads_and_all_rivals_are_compared_without_any(plans):
     words = "m.bibert --rival onnx-int8 --rival torch-fp32 --shape 8x16 --shape 1x4 --shape 8x16 --rounds 3 --threads 2"
-    assert run(*words.split()).exit_code == 0
-    chosen = (RIVALS["onnx-int8"], RIVALS["torch-fp32"])
-    assert plans == [Plan(chosen, (Shape(8, 16), Shape(1, 4)), rounds=3, threads=2)]
+    assert run(*words.split()).exit_code == run("m.bibert").exit_code == 0
+    chosen, every = (RIVALS["onnx-int8"], RIVALS["torch-fp32"]), tuple(RIVALS.values())
+    assert plans == [Plan(chosen, (Shape(8, 16), Shape(1, 4)), 3, 2), Plan(every, (Shape(1, 32), Shape(1, 128)), 20, 1)]
 
 
 @pytest.mark.usefixtures("plans")

@@ -45,13 +45,6 @@ def write_notes(folder, metrics=NOTES["metrics"], **request):
 
 
 @pytest.fixture
-def rows(tmp_path):
-    path = tmp_path / "dev.csv"
-    path.write_text("text,label\na fine film,positive\na dull film,negative\na film,positive\n")
-    return path
-
-
-@pytest.fixture
 def written(bibert, tmp_path):
     """The card of the student in a run folder, packed anew, with more words for the command."""
 
@@ -135,7 +128,7 @@ def test_the_model_that_training_started_from_is_described(written, run_folder, 
         assert all(fact in line for fact in expected)
 
 
-def test_a_teacher_without_notes_or_with_other_weights_is_refused(bibert, run_folder, teacher, rows, tmp_path, capsys):
+def test_a_teacher_without_notes_or_with_other_weights_is_refused(bibert, refused, run_folder, teacher, rows, tmp_path):
     packed = tmp_path / "m.bibert"
     assert bibert("pack", run_folder / "model", "-o", packed) == 0
     words = ("card", rows, "-m", packed, "--title", "x", "-o", tmp_path / "x.md", "--teacher")
@@ -143,8 +136,7 @@ def test_a_teacher_without_notes_or_with_other_weights_is_refused(bibert, run_fo
     shutil.copytree(teacher, alone)
     (teacher / "model.safetensors").write_bytes(b"other weights")
     for folder, fact in ((alone, "run"), (tmp_path / "nowhere", "no such"), (teacher, "SHA-256")):
-        assert bibert(*words, folder) == 2
-        error = capsys.readouterr().err
+        error = refused(*words, folder)
         assert f"{folder}: " in error
         assert fact in error
     assert not (tmp_path / "x.md").exists()
@@ -162,14 +154,12 @@ def test_a_model_of_scores_has_no_confusion(written, save_untrained, tmp_path):
     assert "gold" not in text
 
 
-def test_a_file_that_does_not_know_its_origin_is_refused(bibert, packed_file, rows, tmp_path, capsys):
-    assert bibert("card", rows, "-m", packed_file, "--title", "x", "-o", tmp_path / "x.md") != 0
-    assert "recipe; pack it again" in capsys.readouterr().err
+def test_a_file_that_does_not_know_its_origin_is_refused(refused, packed_file, rows, tmp_path):
+    words = ("card", rows, "-m", packed_file, "--title", "x", "-o", tmp_path / "x.md")
+    assert "recipe; pack it again" in refused(*words)
     assert not (tmp_path / "x.md").exists()
 
 
-def test_a_model_outside_a_run_is_packed_without_an_origin(bibert, student, tmp_path, capsys):
-    assert bibert("pack", student, "-o", tmp_path / "m.bibert", "--max-length", 32, "--json") == 0
-    capsys.readouterr()
-    assert bibert("inspect", tmp_path / "m.bibert", "--json") == 0
-    assert "recipe" not in json.loads(capsys.readouterr().out)["about"]
+def test_a_model_outside_a_run_is_packed_without_an_origin(as_json, student, tmp_path):
+    as_json("pack", student, "-o", tmp_path / "m.bibert", "--max-length", 32)
+    assert "recipe" not in as_json("inspect", tmp_path / "m.bibert")["about"]

@@ -1,6 +1,7 @@
-"""`bibert schemes`: what the table shows at each width, what JSON holds, and how bad input leaves."""
+"""`bibert schemes` and `bibert analyze cost`: tables at each width, JSON, rules, verdicts, and how bad input leaves."""
 
 import json
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -11,11 +12,17 @@ from typer.testing import CliRunner
 from bibert.errors import BibertError, CheckpointError, SchemeError
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.cli import schemes as command
-from bibert.lab.comparison import cost_of
+from bibert.lab.cost import RULES, cost_of, readings_of_13_4
 from bibert.nn.schemes import SCHEMES
 
 app = typer.Typer()
 app.command()(command.schemes)
+
+
+@pytest.fixture
+def costs(as_json):
+    """What `bibert analyze cost` prints as JSON."""
+    return partial(as_json, "analyze", "cost")
 
 
 def run(*args):
@@ -126,3 +133,57 @@ def test_bad_input_raises_what_the_program_turns_into_one_line():
     assert isinstance(run("-a", "bert-huge").exception, CheckpointError)
     assert isinstance(run("--tokens", "513").exception, BibertError)
     assert run("--tokens", "0").exit_code == 2
+
+
+def test_the_printed_figures_stand_beside_the_rules_that_give_them(bibert, capsys):
+    assert bibert("analyze", "cost") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for row in (
+        "size, MB 418 417.65 reproduced bits_plus_float full_precision",
+        "28.0 27.96 reproduced bits_plus_float ternarybert_2-2-8, ternarybert_2-2-2, ternarybert_2-2-1",
+        "43.0 42.98 reproduced q_bert_tables q_bert, q2bert",
+        "FLOPs, G 22.5 22.426 close flops full_precision: TinyBERT's count; the products are 22.35 G",
+        "0.4 0.423 reproduced flops bibert",
+        "0.2 0.212 reproduced flops bibert",
+        "0.03 0.029 reproduced flops bibert",
+    ):
+        assert row in lines
+    text = " ".join(lines)
+    assert "13.4 14.97 not bits_plus_float baseline, bibert, baseline_50: derivable only by leaving" in text
+    assert "of 41 that the paper prints" in text
+    assert "17 are reproduced" in text
+    for rule in RULES.values():
+        assert rule in text
+
+
+def test_the_json_of_costs_has_every_figure_with_rule_verdict_and_reason(costs):
+    values = costs()
+    assert values["printed"] == {"equal": 17, "close": 9, "different": 15}
+    assert {figure["architecture"] for figure in values["figures"]} == {"bert-base", "6L", "4L"}
+    for figure in values["figures"]:
+        assert figure["rule"] in values["rules"]
+        assert bool(figure["paper"]["reason"]) == (figure["paper"]["verdict"] != "equal")
+    assert values["readings_of_13_4_mib"]["bits alone"] == readings_of_13_4()["bits alone"]
+    assert values["packed"] == {}
+
+
+def test_a_shape_that_is_asked_for_has_every_scheme(costs, student):
+    found = [figure for figure in costs("-a", student)["figures"] if figure["architecture"] == str(student)]
+    assert {name for figure in found for name in figure["schemes"]} == set(SCHEMES)
+    assert all(figure["paper"] is None for figure in found)
+    papers = [figure for figure in costs("-a", "4L")["figures"] if figure["architecture"] == "4L"]
+    assert [figure["paper"]["printed"] for figure in papers if figure["paper"]] == [55.6, 4.4, 1.2, 0.03]
+
+
+def test_the_bytes_of_a_file_add_up_to_its_size(costs, packed_file, bibert, capsys):
+    parts = costs("--packed", packed_file)["packed"][str(packed_file)]
+    assert sum(part["in_file"] for part in parts) == packed_file.stat().st_size
+    assert bibert("analyze", "cost", "--packed", packed_file) == 0
+    out = capsys.readouterr().out
+    assert f"{packed_file.stat().st_size:,}" in out
+    assert "every row ends at a whole 64-bit word" in out
+
+
+@pytest.mark.parametrize("words", [("-a", "bert-huge"), ("--packed", "no.bibert")])
+def test_what_is_not_there_is_one_line(words, refused):
+    assert words[1] in refused("analyze", "cost", *words)

@@ -6,8 +6,7 @@ import pytest
 pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import BibertError
-from bibert.lab.pages.attention import attention_page
-from bibert.lab.pages.render import render_page, save_page
+from bibert.lab.pages import attention_page, render, save_page
 
 TOKENS = ("[CLS]", "a", "gorgeous", ",", "witty", "film", "[SEP]")
 EVIL = (
@@ -164,7 +163,7 @@ def test_no_token_and_no_title_becomes_part_of_the_page(make_maps, open_page):
 
 
 def test_the_policy_of_a_page_forbids_requests(open_page):
-    page = open_page(render_page("base.html.jinja", title="A <title>"))
+    page = open_page(render("base.html.jinja", title="A <title>"))
     assert page.evaluate("document.title") == "A <title>"
     assert page.complaints == []
     page.evaluate("fetch('http://127.0.0.1:9/').catch(() => {})")
@@ -212,7 +211,7 @@ def test_a_head_that_is_not_there_is_refused_before_a_page_is_made(make_maps):
 
 
 def test_a_base_page_shows_subtitle_and_facts_escaped():
-    html = render_page("base.html.jinja", title="t", subtitle="<i>", facts=[("a&b", "<u>")])
+    html = render("base.html.jinja", title="t", subtitle="<i>", facts=[("a&b", "<u>")])
     assert "&lt;i&gt;" in html
     assert "<dt>a&amp;b</dt><dd>&lt;u&gt;</dd>" in html
     assert "http://" not in html

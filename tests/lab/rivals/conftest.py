@@ -1,8 +1,8 @@
 """A packed model small enough for a test, as a config and as a file."""
 
 import pytest
+from random_models import random_packed
 
-from bibert.lab.rivals.models import random_packed
 from bibert.packed.file import save
 from bibert.packed.schema import PackedConfig
 

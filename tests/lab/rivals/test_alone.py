@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
-from bibert.lab.rivals.engines import OURS
-from bibert.lab.rivals.models import Blueprint, Shape
+from bibert.lab.rivals.engines import OURS, Blueprint, Shape
 
 
 def test_the_memory_of_our_engine_is_that_of_a_process_without_torch(tiny, tiny_file):

@@ -9,13 +9,9 @@ from rich.table import Table
 from bibert.cli.console import print_json, print_table, say
 from bibert.cli.options import PACKED, Json
 from bibert.lab.cli.rows import number, plain_table, word
-from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, Plan, Report, compare
-from bibert.lab.rivals.engines import OURS, get_rivals
-from bibert.lab.rivals.models import Shape
-from bibert.lab.rivals.timing import QUIET, Timing
+from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, QUIET, Plan, Report, Timing, compare
+from bibert.lab.rivals.engines import OURS, Shape, get_rivals
 from bibert.models import find_file
-
-MB = 1e6
 
 
 def bench(
@@ -62,7 +58,7 @@ def bench_table(file: Path, report: Report) -> Table:
     """A report as a table: an engine per row, a shape per column."""
     plan, config, rows = report.plan, report.config, []
     for entry in report.entries:
-        sizes = ["" if count is None else f"{count / MB:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
+        sizes = ["" if count is None else f"{count / 1e6:.1f}" for count in (entry.file_bytes, entry.peak_bytes)]
         times = [_time(entry.timings.get(shape), entry.name == OURS) for shape in plan.shapes]
         rows.append([entry.name, *sizes, *times, entry.note])
     threads = f"{plan.threads} thread" + ("s" if plan.threads > 1 else "")

@@ -19,7 +19,7 @@ from bibert.lab.parts import Summary, summarize
 from bibert.models import find_file
 from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
-from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
+from bibert.nn.schemes import SCHEMES, as_scheme
 from bibert.packed.file import load
 from bibert.packed.header import Description
 
@@ -54,7 +54,11 @@ def inspect(
         summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, config.positions))
         facts |= {"labels": list(description.labels), "max_length": description.max_length, "config": config.to_dict()}
     if json:
-        print_json(facts if summary is None else facts | _summary_as_json(summary))
+        if summary is not None:
+            counts = [{**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts)]
+            facts |= {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
+            facts |= {"flops": summary.flops, "tokens": summary.tokens, "total": counts[0], "parts": counts[1:]}
+        print_json(facts)
         return
     notes = {name.replace("_", " "): _shown(value) for name, value in facts.items() if name != "about"}
     notes |= _about(facts.get("about", {}))
@@ -83,7 +87,10 @@ def _file(model: str) -> tuple[Facts, Contents]:
 def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     """The facts of a model folder, and the contents of its packed file if it can be packed or distilled."""
     config = read_json(folder / CONFIG_NAME)
-    scheme = _scheme_of(config, folder)
+    try:
+        scheme = as_scheme(config.get("scheme") or "full_precision")
+    except (TypeError, KeyError, AttributeError):
+        raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
     student = scheme if scheme.is_quantized else SCHEMES["bibert"]
     reason = why_not_packable(student)
     answer = f"no: {reason}; distill a student with --bits 1, 2 or 4" if reason else "yes, with bibert pack"
@@ -101,20 +108,6 @@ def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
     text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
     return facts, (Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()))
-
-
-def _scheme_of(config: Facts, folder: Path) -> Scheme:
-    scheme = config.get("scheme") or "full_precision"
-    try:
-        return get_scheme(scheme) if isinstance(scheme, str) else Scheme.from_dict(scheme)
-    except (TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"{folder / CONFIG_NAME}: the scheme is damaged; save the model again") from None
-
-
-def _summary_as_json(summary: Summary) -> Facts:
-    total, *parts = ({**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts))
-    sizes = {"bytes": summary.total.nbytes, "float32_bytes": summary.total.float32_bytes}
-    return {**sizes, "flops": summary.flops, "tokens": summary.tokens, "total": total, "parts": parts}
 
 
 def parts_table(summary: Summary) -> Table:

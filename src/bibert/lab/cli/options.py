@@ -1,32 +1,34 @@
-"""What several commands of the laboratory share: texts, models to look into, runs with a probe, figures and tables."""
+"""What several commands of the laboratory share: texts, models to look into, runs with a probe, and figures."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.table import Table
-
-from bibert.cli.console import print_table, say
+from bibert.cli.console import say
 from bibert.cli.options import option, require_torch
 from bibert.data import MAX_LENGTH
 from bibert.errors import DataError, one_line, require_extra
 from bibert.lab.look import Subject, by_title, load_subject
 from bibert.lab.plots.style import check_path, save_figure
-from bibert.lab.record import History, load_history
+from bibert.lab.record import History
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FigureFile = Annotated[Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o")]
 
-
-def check_figure(path: Path | None) -> None:
+def _check_figure(path: Path | None) -> Path | None:
     """Reject a figure that cannot be written before anything is computed for it."""
     if path is not None:
         require_extra("plot", f"drawing {path}")
         check_path(path)
+    return path
+
+
+FigureFile = Annotated[
+    Path | None, option("Also draw a figure: .svg, .pdf or .png.", "--output", "-o", callback=_check_figure)
+]
 
 
 def save_drawn(path: Path | None, draw: "Callable[..., Figure]", *tables: Any) -> None:
@@ -51,10 +53,9 @@ class TextOptions:
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
+        found = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text ({one_line(error)}); give a UTF-8 file") from error
-    found = [line for line in lines if line]
     if not found:
         raise DataError(f"{path}: has no text; put one in each line")
     return found
@@ -82,26 +83,8 @@ class HeadOptions:
         return {f"{title}{suffix}": one.of_head(self.layer, self.head) for title, one in histories.items()}
 
 
-def load_histories(runs: Sequence[str | Path]) -> dict[str, History]:
-    """The recorded looks into each run, by title."""
-    return by_title([load_history(Path(run)) for run in runs])
-
-
 def load_subjects(paths: Sequence[str | Path], max_length: int = MAX_LENGTH) -> dict[str, Subject]:
     """Packed files, names on the Hub and model folders, by title; folders truncate texts at `max_length` tokens."""
     if any(Path(path).is_dir() for path in paths):
         require_torch("a look into a model folder")
     return by_title([load_subject(path, max_length) for path in paths])
-
-
-def print_rows(
-    title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], last: Sequence[str] = (), note: str = ""
-) -> None:
-    """Print a table of results; `last` is a row below a line, `note` a text below the table."""
-    table = Table(*columns, title=title, title_justify="left", caption=note or None, caption_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    if last:
-        table.add_section()
-        table.add_row(*last)
-    print_table(table)

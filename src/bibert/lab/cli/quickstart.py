@@ -30,12 +30,12 @@ def quickstart(
     """
     require_torch("bibert quickstart")
     from bibert.cli.progress import TrainingProgress
+    from bibert.data.metrics import score
     from bibert.data.synthetic import synthetic_reviews
     from bibert.lab.quickstart import DEV_ROWS, PACKED, TRAIN_ROWS
     from bibert.lab.quickstart import quickstart as run
     from bibert.lab.rivals.benchmark import Plan, compare
-    from bibert.lab.rivals.engines import get_rivals
-    from bibert.lab.rivals.models import Shape
+    from bibert.lab.rivals.engines import Shape, get_rivals
     from bibert.runtime.classifier import load
     from bibert.training.floor import bag_of_words
 
@@ -46,9 +46,7 @@ def quickstart(
     dev, packed = data.dev["dev"], output / PACKED
     words = float(bag_of_words(data.train).score(dev.joined_texts, dev.labels))
     classifier = load(packed)
-    answers = classifier.predict(dev.texts)
-    gold = [classifier.labels[int(label)] for label in dev.labels]
-    engine = sum(answer["label"] == label for answer, label in zip(answers, gold, strict=True)) / len(gold)
+    engine = score(classifier.logits(dev.texts), dev.labels, ["accuracy"])["accuracy"]
     accuracy = {"bag of words": words, "full_precision": learned.pop("teacher"), **learned, BY_THE_ENGINE: engine}
     plan = Plan(get_rivals(("torch-fp32", "torch-int8")), (Shape(1, 16), Shape(8, 16)))
     report = compare(packed, plan)
@@ -61,7 +59,7 @@ def quickstart(
     print_table(_table(accuracy, output, packed))
     print_table(bench_table(packed, report))
     warn_if_busy(report)
-    for text, answer in zip(dev.texts[:SHOWN], answers[:SHOWN], strict=True):
+    for text, answer in zip(dev.texts[:SHOWN], classifier.predict(dev.texts[:SHOWN]), strict=True):
         say(f'bibert predict --model {packed} "{text}": {answer["label"]} ({answer["score"]:.2f})')
     say(f"{seconds:.0f} s; models and logs are in {output}. Next, on your own data: bibert train --help")
 

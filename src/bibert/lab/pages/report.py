@@ -1,7 +1,4 @@
-"""The report page: everything recorded about a run or a packed file, section by section, in one file.
-
-`record` reads what is known, `plots` draws the figures; the text of the sections is in templates/report.html.jinja.
-"""
+"""The report page: everything recorded about a run or a packed file; the text is in templates/report.html.jinja."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,24 +9,21 @@ from matplotlib.figure import Figure
 
 from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
-from bibert.lab.comparison import GIGA, cost_of
-from bibert.lab.cost import TOKENS
-from bibert.lab.entropy import Floats
-from bibert.lab.pages.render import render_page
+from bibert.lab.cost import TOKENS, cost_of
+from bibert.lab.look import Entropies
+from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
+from bibert.lab.plots.charts import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
 from bibert.lab.plots.style import svg_for_page
 from bibert.lab.record import Record
-
-Rows = list[list[str]]
 
 
 @dataclass(frozen=True)
 class Findings:
     """What was measured for the report; each part may be missing."""
 
-    entropies: Mapping[str, Floats] | None = None  # on texts
+    entropies: Mapping[str, Entropies] | None = None  # on texts
     attention: AttentionMap | None = None  # on one text
     confusion: Sequence[Sequence[int]] | None = None  # rows are gold labels, columns are answers
     scored: str = ""  # the labelled rows it was counted on, such as "872 rows of dev.tsv"
@@ -40,16 +34,19 @@ def report_page(record: Record, findings: Findings) -> str:
     """The HTML of the page; a section without content says how to get it."""
     facts = [("scheme", record.scheme.name), ("bits", str(record.scheme.bits))]
     facts += [(name, _plain(value)) for name, value in record.origin.items() if value is not None]
-    has_cost = record.architecture is not None and not record.scheme.kept and not record.scheme.split
-    return render_page(
+    shape, packed = record.architecture, record.packed
+    is_counted = shape is not None and not record.scheme.kept and not record.scheme.split
+    return render(
         "report.html.jinja",
         title=f"Report: {record.name}",
         facts=facts,
         record=record,
         findings=findings,
         figures=_figures(record, findings),
-        shape=describe(record.architecture) if record.architecture is not None else "",
-        cost_tables=_cost_tables(record) if has_cost else [],
+        shape=describe(shape) if shape else "",
+        cost=cost_of(shape, record.scheme, min(TOKENS, shape.positions)) if shape and is_counted else None,
+        tokens=min(TOKENS, shape.positions) if shape else 0,
+        parts=bytes_rows(beside_the_rule(packed, len(packed.tokenizer))) if packed else [],
         plain=_plain,
     )
 
@@ -76,23 +73,6 @@ def _figures(record: Record, findings: Findings) -> dict[str, list[Markup]]:
     if findings.attention is not None:
         add("attention", draw_model_view, [findings.attention])
     return figures
-
-
-def _cost_tables(record: Record) -> list[Rows]:
-    """Size and FLOPs by the paper's rules, and the bytes of a packed file beside them."""
-    assert record.architecture is not None
-    tokens = min(TOKENS, record.architecture.positions)
-    found = cost_of(record.architecture, record.scheme, tokens)
-    size, flops = found.size, found.flops
-    rules = [
-        ["by the paper's rules", ""],
-        ["size", f"{size.mib:.2f} MiB, with the scales that it needs {size.mib_with_scales:.2f} MiB"],
-        [f"FLOPs at {tokens} tokens", f"{flops.total / GIGA:.3f} G, of which products {flops.products / GIGA:.3f} G"],
-    ]
-    if record.packed is None:
-        return [rules]
-    parts = beside_the_rule(record.packed, len(record.packed.tokenizer))
-    return [rules, [["bytes", "by the rule", "in the file", ""], *bytes_rows(parts)]]
 
 
 def _plain(value: Any) -> str:

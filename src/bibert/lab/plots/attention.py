@@ -16,7 +16,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
 from bibert.lab.attention import AttentionMap
-from bibert.lab.look import Floats
+from bibert.lab.look import Floats, require_head
 from bibert.lab.plots.style import COLOURS, SETTINGS, styled
 
 WIDTH = 7.6  # inches: the text width of a one-column paper
@@ -37,7 +37,7 @@ BIT_OPACITY = 0.5  # of the line of a 1: crossing lines stay visible
 def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figure:
     """One head of every model side by side: queries on the left, keys on the right, a line for attention."""
     for one in maps:
-        one.require_head(layer, head)
+        require_head(one.title, one.weights.shape, layer, head)
     matrices = [one.scaled[layer, head, :MOST_TOKENS, :MOST_TOKENS] for one in maps]
     tokens = maps[0].tokens
     height = 1.0 + ROW_INCHES * len(matrices[0])
@@ -55,8 +55,8 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
 @styled()
 def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
     """All heads of every model, one model below another: a small image of the T x T weights of each head."""
-    shown = [list(range(one.layers) if layers is None else layers) for one in maps]
-    heights = [WIDTH * len(rows) / one.heads + 0.55 for one, rows in zip(maps, shown, strict=True)]
+    shown = [list(range(len(one.weights)) if layers is None else layers) for one in maps]
+    heights = [WIDTH * len(rows) / one.weights.shape[1] + 0.55 for one, rows in zip(maps, shown, strict=True)]
     figure = Figure((WIDTH, sum(heights) + 0.75), layout="constrained")
     panels = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, one, rows in zip(panels, maps, shown, strict=True):
@@ -94,21 +94,21 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
 
 
 def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
-    one.require_head(max(layers), 0)
+    require_head(one.title, one.weights.shape, max(layers), 0)
     images = _averaged(one.weights[list(layers)], _block(len(one.tokens)))
     if not one.is_bits:
         images = images / images.max(axis=(-2, -1), keepdims=True)
-    size = images.shape[-1]
+    heads, size = images.shape[1], images.shape[-1]
     gap = max(1, round(size / 14))
     step = size + gap
     # One RGB image is a smaller file than many: every head with a gap above and to its left, and a gap at the end.
     tiles = np.pad(
         DARKER(images, bytes=True)[..., :3], ((0, 0), (0, 0), (gap, 0), (gap, 0), (0, 0)), constant_values=GAP
     )
-    mosaic = tiles.swapaxes(1, 2).reshape(len(layers) * step, one.heads * step, 3)
+    mosaic = tiles.swapaxes(1, 2).reshape(len(layers) * step, heads * step, 3)
     mosaic = np.pad(mosaic, ((0, gap), (0, gap), (0, 0)), constant_values=GAP)
     axes.imshow(mosaic, aspect="equal", interpolation="nearest")
-    axes.set_xticks([gap + size / 2 - 0.5 + step * head for head in range(one.heads)], map(str, range(one.heads)))
+    axes.set_xticks([gap + size / 2 - 0.5 + step * head for head in range(heads)], map(str, range(heads)))
     axes.set_yticks([gap + size / 2 - 0.5 + step * row for row in range(len(layers))], map(str, layers))
     axes.tick_params(length=0, labelsize="small")
     axes.set_xlabel("head", fontsize="small")

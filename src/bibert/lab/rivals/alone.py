@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bibert.errors import BibertError
-from bibert.lab.rivals.engines import RIVALS, load_engine
-from bibert.lab.rivals.models import Blueprint, Shape, random_batch
+from bibert.lab.rivals.engines import RIVALS, Blueprint, Shape, load_engine, random_batch
 from bibert.machine import peak_memory_bytes
 
 CALLS = 3  # after these the memory of an engine has stopped growing
@@ -25,14 +24,12 @@ class ChildError(BibertError):
 
 def build_alone(name: str, blueprint: Blueprint, folder: Path) -> Path:
     """Build the file of a rival; raises ChildError if that fails."""
-    path: Path = _ask("build", name, blueprint, folder)
-    return path
+    return Path(_ask("build", name, blueprint, folder))
 
 
 def peak_memory_alone(name: str, path: Path, threads: int, shape: Shape, vocabulary: int) -> int:
     """Peak resident bytes, Python included, of a process that loads an engine and runs it; raises ChildError."""
-    peak: int = _ask("measure", name, path, threads, shape, vocabulary)
-    return peak
+    return int(_ask("measure", name, path, threads, shape, vocabulary))
 
 
 def _ask(*task: Any) -> Any:

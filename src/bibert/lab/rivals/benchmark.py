@@ -1,28 +1,63 @@
 """A packed file beside its rivals: time, size and memory of each, on the same shape and the same inputs.
 
-All engines are loaded into this process and take turns (`timing`); child processes build and measure memory (`alone`).
-A rival that is not installed or fails keeps its line in the report, with the reason.
+All engines are loaded into this process and take turns; child processes build and measure memory (`alone`). A rival
+that is not installed or fails keeps its line in the report, with the reason.
+
+Slow moments of a machine hit all engines of a round alike. So engines are compared within a round; the result is the
+median of the rounds' ratios with the quartiles. That does not help if other programs compete for the CPU all the time:
+a short call fits between their time slices and a long one does not, which flatters the faster engine. So the share of
+the time that this process had a CPU is recorded too.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from bibert import machine
 from bibert.cli.console import tracked
 from bibert.errors import BibertError
 from bibert.lab.rivals.alone import ChildError, build_alone, peak_memory_alone
-from bibert.lab.rivals.engines import OURS, RIVALS, Rival
-from bibert.lab.rivals.models import Blueprint, Ids, Logits, Run, Shape, random_batch
-from bibert.lab.rivals.timing import Timing, summarize, take_turns
+from bibert.lab.rivals.engines import OURS, RIVALS, Blueprint, Ids, Logits, Rival, Run, Shape, random_batch
 from bibert.packed.schema import PackedConfig
 from bibert.runtime.engine import Engine
 
+Item = TypeVar("Item")  # the input of a round
+
+QUIET = 0.9  # below this share of a CPU, ratios are not fair
 DEFAULT_SHAPES = (Shape(1, 32), Shape(1, 128))  # a query and a paragraph; quick even for BERT base
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of an engine over that of the reference: median and quartiles over rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time of an engine for one call, over rounds, and its ratio to the reference."""
+
+    median_ms: float
+    best_ms: float
+    ratio: Ratio
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What `take_turns` recorded."""
+
+    seconds: Mapping[str, Sequence[float]]  # by engine, one for each round
+    cpu_share: float  # CPU seconds of this process over elapsed seconds
 
 
 @dataclass(frozen=True)
@@ -54,7 +89,7 @@ class Report:
     isa: str  # of our engine
     plan: Plan
     entries: tuple[Entry, ...]
-    cpu_share: Mapping[Shape, float]  # see `timing.QUIET`
+    cpu_share: Mapping[Shape, float]  # see `QUIET`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values with the machine and the versions, for JSON."""
@@ -115,3 +150,43 @@ def _prepare(rival: Rival, config: PackedConfig, plan: Plan, folder: Path) -> tu
 def _peak(name: str, path: Path, config: PackedConfig, plan: Plan) -> int:
     largest = max(plan.shapes, key=lambda shape: shape.batch * shape.length)
     return peak_memory_alone(name, path, plan.threads, largest, config.vocabulary)
+
+
+def take_turns(calls: Mapping[str, Callable[[Item], object]], inputs: Iterable[Item]) -> Turns:
+    """Call every engine once per round, after a round to warm up.
+
+    `inputs` has one item for each round, at least one, for all engines. The warm-up uses the first: an engine allocates
+    memory at its first call, and some compile for the shape then.
+    """
+    remaining = iter(inputs)
+    first = next(remaining)
+    for call in calls.values():
+        _one_turn(call, first)
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    start, cpu_start = time.perf_counter(), time.process_time()
+    for item in chain([first], remaining):
+        for name, call in calls.items():
+            seconds[name].append(_one_turn(call, item))
+    return Turns(seconds, (time.process_time() - cpu_start) / (time.perf_counter() - start))
+
+
+def _one_turn(call: Callable[[Item], object], item: Item) -> float:
+    """Seconds of the second of two calls.
+
+    The other engines have just evicted the caches. In a service an engine follows itself, so the first call, which is
+    not counted, brings its weights back.
+    """
+    call(item)
+    start = time.perf_counter()
+    call(item)
+    return time.perf_counter() - start
+
+
+def summarize(seconds: Mapping[str, Sequence[float]], reference: str) -> dict[str, Timing]:
+    """The figures of every engine; a ratio above 1 means that `reference` is faster."""
+    timings = {}
+    for name, values in seconds.items():
+        taken = np.asarray(values)
+        low, median, high = np.quantile(taken / np.asarray(seconds[reference]), (0.25, 0.5, 0.75)).tolist()
+        timings[name] = Timing(float(np.median(taken)) * 1e3, float(taken.min()) * 1e3, Ratio(median, low, high))
+    return timings

@@ -1,21 +1,97 @@
 """The rivals: a BERT in torch, ONNX Runtime and OpenVINO, in float32 and int8, each at its best settings.
 
-A rival writes its file with `build`, for any batch and length, and reads it with `load`. Its packages are imported only
-when it is used.
+A rival writes its file with `build`, for any batch and length, and reads it with `load`. Packages are imported on use.
+The time of a forward pass does not depend on the values, so random weights and ids are enough to compare speed.
 """
 
 import importlib.util
+import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bibert.errors import BibertError, did_you_mean
-from bibert.lab.rivals.models import INPUTS, Blueprint, Ids, Run
+from bibert.nn.packable import CONFIG_KEYS
+from bibert.packed.schema import PackedConfig
+
+Ids = NDArray[np.int64]
+Logits = NDArray[np.float32]
+Run = Callable[[Ids, Ids], Logits]  # token ids and attention mask, (batch, length) each, to logits (batch, labels)
 
 OURS = "bibert"
+INPUTS = ("input_ids", "attention_mask")  # names of the arguments of `Run` in a BERT
+CALIBRATION_LENGTHS = (128, 64, 32, 16, 8)
+CALIBRATION_BATCHES = 30
+
+
+class Shape(NamedTuple):
+    """Texts per batch and tokens per text, written 8x128."""
+
+    batch: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}x{self.length}"
+
+    @classmethod
+    def parse(cls, word: str) -> "Shape":
+        """Read a shape as `str` writes it; anything else raises BibertError."""
+        found = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", word, flags=re.ASCII)
+        if found is None:
+            raise BibertError(f"shape {word!r}: write texts x tokens as two whole numbers from 1 up, such as 8x128")
+        return cls(int(found[1]), int(found[2]))
+
+
+def random_batch(shape: Shape, vocabulary: int, seed: int = 0) -> tuple[Ids, Ids]:
+    """Random token ids and a mask of ones: no engine has to compute padding."""
+    ids = np.random.default_rng(seed).integers(vocabulary, size=shape, dtype=np.int64)
+    return ids, np.ones_like(ids)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The BERT that every rival is built from, here with random weights. It is sent to the process that builds."""
+
+    config: PackedConfig
+
+    def bert(self) -> Any:
+        """A `BertForSequenceClassification` of transformers in eval mode, which every tool can convert."""
+        config = self.config
+        if config.inner != config.hidden:  # which that class cannot express
+            raise BibertError(
+                f"{config.heads} heads of {config.head_size} make {config.inner} channels, the attention of a rival "
+                f"needs {config.hidden}, its hidden size; compare a model whose heads fill it"
+            )
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification
+
+        torch.manual_seed(0)
+        sizes = {key: getattr(config, name) for name, key in CONFIG_KEYS.items()}
+        # Nothing here is padding, and a small vocabulary may not have the id of BERT's.
+        return BertForSequenceClassification(BertConfig(**sizes, num_labels=config.labels, pad_token_id=None)).eval()
+
+    def example_inputs(self) -> dict[str, Any]:
+        """Tensors for tools that trace a BERT through one call.
+
+        No axis is 1, which a tool would take for a constant, and no tensor is passed twice, which it would merge.
+        """
+        import torch
+
+        batch = random_batch(Shape(2, min(16, self.config.positions)), self.config.vocabulary)
+        return {name: torch.from_numpy(values) for name, values in zip(INPUTS, batch, strict=True)}
+
+    def calibration(self) -> Iterator[tuple[Ids, Ids]]:
+        """Batches of one text to choose the ranges of int8 with."""
+        lengths = [min(length, self.config.positions) for length in CALIBRATION_LENGTHS]
+        for seed, length in enumerate(islice(cycle(lengths), CALIBRATION_BATCHES)):
+            yield random_batch(Shape(1, length), self.config.vocabulary, seed)
 
 
 @dataclass(frozen=True)
@@ -24,7 +100,8 @@ class Rival:
 
     name: str  # on the command line, and the stem of its files
     packages: tuple[str, ...]  # that it imports; pip knows them by the same names
-    build: Callable[[Blueprint, Path], Path]  # writes a model into a folder and returns the file to load
+    suffix: str  # of the file to load
+    write: Callable[[Blueprint, Path], None]  # that file, and others of its stem
     load: Callable[[Path, int], Run]  # with a number of threads, for inputs of one shape
     load_for_texts: Callable[[Path, int], Run] | None = None  # for inputs of changing shapes, if another way is better
 
@@ -32,6 +109,13 @@ class Rival:
     def missing(self) -> tuple[str, ...]:
         """The packages that are not installed."""
         return tuple(name for name in self.packages if importlib.util.find_spec(name) is None)
+
+    def build(self, blueprint: Blueprint, folder: Path) -> Path:
+        """Write its file into a folder, unless another rival that starts from it has done so."""
+        path = folder / f"{self.name}{self.suffix}"
+        if not path.exists():
+            self.write(blueprint, path)
+        return path
 
     def bytes_in(self, folder: Path) -> int:
         """Bytes of its files in the folder it was built in."""
@@ -42,13 +126,12 @@ def _inputs(ids: Ids, mask: Ids) -> dict[str, Ids]:
     return dict(zip(INPUTS, (ids, mask), strict=True))
 
 
-def _build_torch(blueprint: Blueprint, folder: Path) -> Path:
+def _write_torch(blueprint: Blueprint, path: Path) -> None:
     from safetensors.torch import save_model
 
-    model, path = blueprint.bert(), folder / "torch-fp32.safetensors"
+    model = blueprint.bert()
     save_model(model, str(path))
     model.config.to_json_file(path.with_suffix(".json"))
-    return path
 
 
 def _load_torch(path: Path, threads: int) -> Run:
@@ -60,24 +143,20 @@ def _load_torch(path: Path, threads: int) -> Run:
     return _run_torch(model.eval(), threads)
 
 
-def _build_torch_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_torch_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the module with linear layers that are quantized to int8 at run time, as torch prefers on this CPU."""
     import torch
 
-    path = folder / "torch-int8.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch deprecates this function; it is still the int8 of plain torch
+    with warnings.catch_warnings(action="ignore"):  # torch deprecates this function; it is still its int8
         quantize: Any = torch.ao.quantization.quantize_dynamic
         torch.save(quantize(blueprint.bert(), {torch.nn.Linear}, dtype=torch.qint8), path)
-    return path
 
 
 def _load_torch_int8(path: Path, threads: int) -> Run:
     """Read a module that this process or its child wrote; never load a file from elsewhere like this."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # quantized tensors are deprecated too
+    with warnings.catch_warnings(action="ignore"):  # quantized tensors are deprecated too
         return _run_torch(torch.load(path, weights_only=False), threads)
 
 
@@ -94,10 +173,7 @@ def _run_torch(model: Any, threads: int) -> Run:
     return run
 
 
-def _build_onnx(blueprint: Blueprint, folder: Path) -> Path:
-    path = folder / "onnx-fp32.onnx"
-    if path.exists():  # float32 and int8 share it
-        return path
+def _write_onnx(blueprint: Blueprint, path: Path) -> None:
     import torch
 
     model = blueprint.bert()
@@ -113,10 +189,9 @@ def _build_onnx(blueprint: Blueprint, folder: Path) -> Path:
         output_names=["logits"],
         dynamic_shapes=dict.fromkeys(INPUTS, axes),
     )
-    return path
 
 
-def _build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_onnx_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the graph with int8 weights, a scale per output row; activations are quantized at run time.
 
     7 of the 8 bits are used, as ONNX Runtime advises for CPUs without VNNI, whose 16-bit sums would saturate.
@@ -124,11 +199,9 @@ def _build_onnx_int8(blueprint: Blueprint, folder: Path) -> Path:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    graph = onnx.load(_build_onnx(blueprint, folder))
+    graph = onnx.load(RIVALS["onnx-fp32"].build(blueprint, path.parent))
     del graph.graph.value_info[:]  # the exporter's shapes contradict those that onnx infers, which stops the quantizer
-    path = folder / "onnx-int8.onnx"
     quantize_dynamic(graph, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-    return path
 
 
 def _load_onnx(path: Path, threads: int) -> Run:
@@ -142,31 +215,24 @@ def _load_onnx(path: Path, threads: int) -> Run:
     return lambda ids, mask: session.run(["logits"], _inputs(ids, mask))[0]
 
 
-def _build_openvino(blueprint: Blueprint, folder: Path) -> Path:
-    path = folder / "openvino-fp32.xml"
-    if path.exists():  # float32 and int8 share it
-        return path
+def _write_openvino(blueprint: Blueprint, path: Path) -> None:
     import openvino
 
     model = blueprint.bert()
     model.config.return_dict = False  # the converter traces a module that returns a tensor
     converted = openvino.convert_model(model, example_input=blueprint.example_inputs())
     openvino.save_model(converted, path, compress_to_fp16=False)
-    return path
 
 
-def _build_openvino_int8(blueprint: Blueprint, folder: Path) -> Path:
+def _write_openvino_int8(blueprint: Blueprint, path: Path) -> None:
     """Write the model with int8 weights and activations, quantized by NNCF with its preset for transformers."""
     import nncf
     import openvino
 
-    model = openvino.Core().read_model(_build_openvino(blueprint, folder))
+    model = openvino.Core().read_model(RIVALS["openvino-fp32"].build(blueprint, path.parent))
     batches = [_inputs(*batch) for batch in blueprint.calibration()]
     settings = {"model_type": nncf.ModelType.TRANSFORMER, "subset_size": len(batches)}
-    quantized = nncf.quantize(model, nncf.Dataset(batches), **settings)
-    path = folder / "openvino-int8.xml"
-    openvino.save_model(quantized, path)
-    return path
+    openvino.save_model(nncf.quantize(model, nncf.Dataset(batches), **settings), path)
 
 
 def _load_openvino(path: Path, threads: int, one_shape: bool = True) -> Run:
@@ -205,12 +271,12 @@ _ONNX = (*_TORCH, "onnx", "onnxscript", "onnxruntime")
 _OPENVINO = (*_TORCH, "openvino")
 _OPENVINO_FOR_TEXTS = partial(_load_openvino, one_shape=False)
 _RIVALS = (
-    Rival("torch-fp32", _TORCH, _build_torch, _load_torch),
-    Rival("torch-int8", _TORCH, _build_torch_int8, _load_torch_int8),
-    Rival("onnx-fp32", _ONNX, _build_onnx, _load_onnx),
-    Rival("onnx-int8", _ONNX, _build_onnx_int8, _load_onnx),
-    Rival("openvino-fp32", _OPENVINO, _build_openvino, _load_openvino, _OPENVINO_FOR_TEXTS),
-    Rival("openvino-int8", (*_OPENVINO, "nncf"), _build_openvino_int8, _load_openvino, _OPENVINO_FOR_TEXTS),
+    Rival("torch-fp32", _TORCH, ".safetensors", _write_torch, _load_torch),
+    Rival("torch-int8", _TORCH, ".pt", _write_torch_int8, _load_torch_int8),
+    Rival("onnx-fp32", _ONNX, ".onnx", _write_onnx, _load_onnx),
+    Rival("onnx-int8", _ONNX, ".onnx", _write_onnx_int8, _load_onnx),
+    Rival("openvino-fp32", _OPENVINO, ".xml", _write_openvino, _load_openvino, _OPENVINO_FOR_TEXTS),
+    Rival("openvino-int8", (*_OPENVINO, "nncf"), ".xml", _write_openvino_int8, _load_openvino, _OPENVINO_FOR_TEXTS),
 )
 RIVALS: Mapping[str, Rival] = {rival.name: rival for rival in _RIVALS}
 

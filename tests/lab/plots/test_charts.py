@@ -1,15 +1,34 @@
-"""Panels of lines: axes, legend, markers that tell lines apart without colour, and what the figures of runs show."""
+"""Charts: axes, legends, numbers at bars, and lines and bars that are told apart without colour."""
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
-from bibert.lab.plots.curves import draw_directions, draw_entropies, draw_losses, draw_metrics, draw_theory
-from bibert.lab.record import History
-from bibert.lab.theory import score_probabilities, statements
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 
-SITES = ("query", "key", "value", "attention", "context")
+from bibert.errors import BibertError
+from bibert.lab.look import HEADS
+from bibert.lab.plots.charts import (
+    OUR_BAR,
+    PAPER_BAR,
+    draw_bottlenecks,
+    draw_directions,
+    draw_entropies,
+    draw_losses,
+    draw_metrics,
+    draw_theory,
+)
+from bibert.lab.record import History
+from bibert.lab.tables import effects
+from bibert.lab.theory import score_probabilities, statements
+from bibert.nn.schemes import STRUCTURES
+
+ACCURACIES = {"baseline": 80.3} | {
+    f"baseline(kept={structure})": 81.0 + place for place, structure in enumerate(STRUCTURES)
+}
+ACCURACIES |= {"baseline(without=attention)": 81.0, "baseline(without=mha)": 77.7, "baseline(without=prediction)": 52.1}
 
 
 @pytest.fixture
@@ -18,7 +37,7 @@ def history() -> History:
     heads = np.array([[[0.2, 0.4], [0.6, 0.8]]] * 3)
     share, margin = np.array([[[0.5, 0.0], [0.5, 0.0]]] * 2), np.array([[[0.4, 0.0], [0.2, 0.0]]] * 2)
     ways = {"matching": share, "mismatching": share / 2, "matching_margin": margin, "mismatching_margin": 2 * margin}
-    entropy = {**dict.fromkeys(SITES, heads), "ffn_hidden": np.full((3, 2), 0.5)}
+    entropy = {**dict.fromkeys(HEADS, heads), "ffn_hidden": np.full((3, 2), 0.5)}
     things = dict.fromkeys(("scores", "query", "key", "value"), ways)
     return History("run", "bibert", ["query", "key", "value"], [0, 50, 100], entropy, [50, 100], things)
 
@@ -46,7 +65,7 @@ def test_entropies_are_means_with_a_band_over_the_heads(history):
 
 
 def test_entropies_of_models_go_through_the_layers():
-    heads = dict.fromkeys(SITES, np.array([[0.2, 0.4], [0.6, 0.8]]))
+    heads = dict.fromkeys(HEADS, np.array([[0.2, 0.4], [0.6, 0.8]]))
     axes = named_axes(draw_entropies({"bibert": (range(2), heads | {"ffn_hidden": np.array([0.1, 0.9])})}, "layer"))
     assert axes["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
     assert axes["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
@@ -92,3 +111,43 @@ def test_the_figure_of_the_theorems_has_the_scores_of_models():
     computed, _gaussian, model = axes.lines
     assert model.get_ydata() == pytest.approx(computed.get_ydata())
     assert "a model" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def drawn():
+    return draw_bottlenecks({"SST-2": effects("sst2", ACCURACIES), "QQP": effects("qqp", ACCURACIES)})
+
+
+def test_every_task_has_a_panel_of_structures_and_one_of_terms():
+    figure = drawn()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [
+        f"{task}: {what}"
+        for task in ("SST-2", "QQP")
+        for what in ("one structure in full precision", "one distillation term left out")
+    ]
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["MHA", "intermediate", "output", "pooler", "embedding"]
+
+
+def test_every_bar_has_its_number_inside_the_panel():
+    figure = drawn()
+    FigureCanvasAgg(figure).draw()
+    for axes in figure.axes:
+        assert len(axes.texts) == len(axes.patches) > 0
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert axes.bbox.x0 <= box.x0
+            assert box.x1 <= axes.bbox.x1
+    assert figure.axes[0].texts[0].get_text() == "+0.7"
+
+
+def test_ours_and_the_papers_differ_without_colour():
+    assert "hatch" in PAPER_BAR
+    assert "hatch" not in OUR_BAR
+    lightness = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), to_rgb(OUR_BAR["facecolor"]), strict=True))
+    assert 0.5 < lightness < 0.8  # neither the paper's white, nor too dark for a black whisker
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(BibertError, match="at least one"):
+        draw_bottlenecks({"SST-2": []})

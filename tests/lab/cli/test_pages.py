@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
 from bibert.errors import BibertError
-from bibert.lab.cli.analyze_pages import parse_layers
+from bibert.lab.cli.pages import parse_layers
 from bibert.runtime.classifier import load
 
 TEXT = "the plot was not bad at all"
@@ -84,14 +84,6 @@ def test_layers_are_read_as_a_range_with_its_end_and_nothing_else():
 
 
 @pytest.fixture
-def rows(tmp_path):
-    """Labelled rows."""
-    path = tmp_path / "dev.csv"
-    path.write_text("text,label\na fine film,positive\na waste of time,negative\n")
-    return path
-
-
-@pytest.fixture
 def report(bibert, tmp_path):
     """The text of the report of a model."""
 
@@ -105,9 +97,9 @@ def report(bibert, tmp_path):
 def test_a_report_of_a_file_with_labelled_rows(report, packed_file, rows, tmp_path, capsys):
     text = report(packed_file, rows)
     assert f"{(tmp_path / 'report.html').stat().st_size:,} bytes" in capsys.readouterr().err
-    answers = [answer["label"] for answer in load(packed_file).predict(["a fine film", "a waste of time"])]
-    right = 100 * sum(map(str.__eq__, answers, ("positive", "negative"))) / 2
-    assert f"<td>accuracy</td><td>{right:.2f} %</td><td>2 rows of dev.csv</td>" in text
+    answers = [answer["label"] for answer in load(packed_file).predict(["a fine film", "a dull film", "a film"])]
+    right = 100 * sum(map(str.__eq__, answers, ("positive", "negative", "positive"))) / 3
+    assert f"<td>accuracy</td><td>{right:.2f} %</td><td>3 rows of dev.csv</td>" in text
     assert "gold \\ answer" in text
     assert "gold \\ answer" not in report(packed_file)
 
@@ -118,7 +110,7 @@ def test_both_texts_of_a_pair_are_read(report, packed_file, tmp_path):
     assert "hours [SEP]" in report(packed_file, rows, "--text-column", "text", "--pair-column", "text2")
 
 
-def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bibert, report, student, rows, tmp_path):
+def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(refused, report, student, rows, tmp_path):
     from bibert.nn.checkpoint import load_classifier
     from bibert.nn.students import binarize
 
@@ -130,13 +122,12 @@ def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(bib
     request = {"data": {"name": "reviews"}, "recipe": {"max_length": 16}, "scheme": scheme}
     (run / "run.json").write_text(json.dumps({"request": request}))
     text = report(run, rows)
-    assert "2 rows of dev.csv" in text
+    assert "3 rows of dev.csv" in text
     assert "--bits 1, 2 and 4" in text
     shutil.rmtree(run / "model")
-    assert bibert("analyze", "report", "-m", run, rows, "-o", tmp_path / "report.html") == 2
+    refused("analyze", "report", "-m", run, rows, "-o", tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(("output", "fact"), [("report.pdf", ".html"), ("no/such/folder/report.html", "folder")])
-def test_a_report_that_cannot_be_written_is_refused(output, fact, bibert, packed_file, tmp_path, capsys):
-    assert bibert("analyze", "report", "-m", packed_file, "-o", tmp_path / output) == 2
-    assert fact in capsys.readouterr().err
+def test_a_report_that_cannot_be_written_is_refused(output, fact, refused, packed_file, tmp_path):
+    assert fact in refused("analyze", "report", "-m", packed_file, "-o", tmp_path / output)

@@ -1,5 +1,6 @@
-"""`bibert analyze attention` and `report`: pages to look around in, and figures of attention."""
+"""`bibert analyze attention`, `bibert analyze report` and `bibert card`: pages, figures of attention, model cards."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -9,33 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import EvaluationOptions, option, require_torch, with_option_groups
+from bibert.cli.options import EvaluationOptions, ModelName, option, require_torch, with_option_groups
 from bibert.data import MAX_LENGTH
 from bibert.data.examples import Split
+from bibert.data.glue import get_task
 from bibert.data.metrics import confusion, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
-from bibert.lab.entropy import entropies
+from bibert.lab.look import Floats, entropies
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
+from bibert.models import DEFAULT
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from bibert.lab.pages.report import Findings
 
+View = StrEnum("View", ["MODEL", "HEAD"])  # the content of a figure
 PAGE = ".html"
 MOST_TEXTS = 32  # labelled rows whose entropies are measured
-
-
-class View(StrEnum):
-    """The content of a figure."""
-
-    MODEL = "model"
-    HEAD = "head"
 
 
 def attention(
@@ -65,8 +59,7 @@ def attention(
     _refuse_options_without_effect(outputs, view, layers, (layer, head))
     chosen = None if layers is None else parse_layers(layers)
     require_extra("plot", "bibert analyze attention")
-    from bibert.lab.pages.attention import attention_page
-    from bibert.lab.pages.render import save_page
+    from bibert.lab.pages import attention_page, save_page
     from bibert.lab.plots.attention import draw_head_view, draw_model_view
 
     maps = attention_maps(load_subjects(models), text if pair is None else (text, pair))
@@ -100,12 +93,11 @@ def _refuse_options_without_effect(
 
 def parse_layers(words: str) -> range:
     """`0-3` as the layers 0, 1, 2 and 3; `5` as one."""
-    first, dash, last = words.partition("-")
-    if first.isdecimal() and (last.isdecimal() if dash else True):
-        found = range(int(first), int(last if dash else first) + 1)
-        if found:
-            return found
-    raise BibertError(f"--layers {words!r}: write the first and the last layer, such as 0-3, or one, such as 5")
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", words)
+    layers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if not layers:
+        raise BibertError(f"--layers {words!r}: write the first and the last layer, such as 0-3, or one, such as 5")
+    return layers
 
 
 @with_option_groups
@@ -124,7 +116,7 @@ def report(
     require_extra("plot", "bibert analyze report")
     if output.suffix != PAGE:
         raise DataError(f"{output}: ends in {output.suffix or 'nothing'!r}; a page ends in {PAGE}")
-    from bibert.lab.pages.render import save_page
+    from bibert.lab.pages import save_page
     from bibert.lab.pages.report import report_page
 
     record = load_record(model)
@@ -160,7 +152,7 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
     )
 
 
-def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
+def _logits(model: Path, rows: Split, tokens: int) -> Floats:
     if model.is_dir():
         require_torch("scoring a model folder")
         from bibert.nn.checkpoint import load_classifier
@@ -170,3 +162,30 @@ def _logits(model: Path, rows: Split, tokens: int) -> "NDArray[np.float32]":
     from bibert.runtime.classifier import load
 
     return load(model).logits(rows.texts, rows.pairs)
+
+
+@with_option_groups
+def card(
+    data: EvaluationOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The card, a Markdown file.")],
+    title: Annotated[str, typer.Option(help="First line of the card.")],
+    model: ModelName = DEFAULT,
+    teacher: Annotated[Path | None, option("Model folder of its teacher, inside its run.", "--teacher", "-t")] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the weights, as the Hub names it.")] = "other",
+    limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
+) -> None:
+    """Describe a packed file in Markdown: what it is, how good it is on labelled rows, how it was made.
+
+    Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
+    """
+    require_torch("bibert card")
+    from bibert.lab.card import CardRequest
+    from bibert.lab.card import card as write_card
+    from bibert.lab.pages import save_page
+    from bibert.runtime.classifier import load
+
+    splits, metrics = data.load_splits(load(model, threads=1).labels)
+    rows = next(iter(splits.values()))
+    task = "" if data.task is None else get_task(data.task).name
+    text = write_card(CardRequest(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
+    say(f"{save_page(text, output)}: measured on {len(rows):,} rows")

@@ -1,19 +1,24 @@
-"""Figures of lines in small panels: entropies, directions, a training log, and the paper's theorems.
+"""Charts: entropies, directions, a training log and the paper's theorems as lines, bottlenecks as bars.
 
-A line may have a band around it, from the least to the greatest of the values whose mean it is.
+A line may have a band around it, from the least to the greatest of the values whose mean it is. Bars of ours are
+filled, the paper's hatched; whiskers are one standard error of the dev set.
 """
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bibert.data.metrics import METRICS
+from bibert.errors import BibertError
 from bibert.lab.direction import mean_margin
 from bibert.lab.plots.style import COLOURS, LINES, MARKERS, styled
 from bibert.lab.record import History, curve
+from bibert.lab.tables import Effect
 from bibert.lab.theory import HEAD_SIZES, Statements, gaussian_probabilities, score_probabilities
 
 if TYPE_CHECKING:
@@ -23,25 +28,21 @@ if TYPE_CHECKING:
 PANEL = (3.1, 2.3)  # inches
 MOST_MARKS = 12  # on a line of many points
 GRID: dict[str, Any] = {"color": "#808080", "alpha": 0.22, "linewidth": 0.7}  # on paper and on a dark page
-SITES = {
-    "query": "queries",
-    "key": "keys",
-    "value": "values",
-    "attention": "attention weights",
-    "context": "context",
-    "ffn_hidden": "inside the FFN",
-}
-THINGS = {
-    "scores": "attention scores",
-    "query": "similarity of queries",
-    "key": "similarity of keys",
-    "value": "similarity of values",
-}
-WAYS = {"matching": "towards the teacher", "mismatching": "away"}
+LABELS: dict[str, dict[str, str]] = tomllib.loads(
+    resources.files(__package__).joinpath("labels.toml").read_text(encoding="utf-8")
+)
+SITES, THINGS, WAYS, CHANGES = (LABELS[name] for name in ("sites", "things", "ways", "changes"))
 OF_THE_MODEL = tuple(f"_{name}" for name in METRICS)  # the other evaluated values are times and speeds
 EXACT, SIMULATED, PAPER = "computed", "simulated", "paper"
 PENS = {EXACT: (0, 0), SIMULATED: (5, 1), PAPER: (1, 1)}  # hue and dash
 SHOWN_DEVIATIONS = 4  # of the Gaussian: scores beyond are too rare to be seen
+WIDTH, BAR_INCHES, MARGIN_INCHES = 8.6, 0.42, 1.1  # of a figure of bars
+BAR_HEIGHT = 0.38  # lines are 1 apart
+ROOM = 0.22  # of the range of a panel, on each side with bars, for the numbers at their ends
+# Light, so that a black whisker shows in grey too.
+OUR_BAR: dict[str, Any] = {"facecolor": COLOURS[5], "edgecolor": COLOURS[0]}
+PAPER_BAR: dict[str, Any] = {"facecolor": "white", "edgecolor": COLOURS[4], "hatch": "////"}
+WHISKER: dict[str, Any] = {"capsize": 2, "error_kw": {"linewidth": 0.9}}
 
 Floats = NDArray[np.float64]
 Events = Sequence[Mapping[str, Any]]
@@ -107,10 +108,7 @@ def _draw_log(log: Events, labels: Mapping[str, tuple[str, str]], factor: float 
 
 @styled()
 def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
-    """Theorems 1, 2 and 3, and the entropy of the quantile sweep.
-
-    `models` are the shares of scores of trained models by name, (layers, D + 1), with heads of one size.
-    """
+    """The statements; `models` are shares of scores of trained models by name, (layers, D + 1), all of one D."""
 
     def plot(axes: "Axes", name: str, statement: str, x: str, y: str) -> None:
         rows = found[statement]
@@ -141,6 +139,52 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     plot(quantiles, EXACT, "quantiles", "zeros_percent", "entropy")
     plot(quantiles, PAPER, "quantiles", "zeros_percent", "paper")
     return _with_legend(figure)
+
+
+@styled()
+def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
+    """The changes of the baseline, a row of panels for each task by its name: structures kept, and terms left out."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if not any(tasks.values()):
+        raise BibertError("a figure of bottlenecks needs at least one change of the baseline; run one first")
+    panels = {
+        task: {change: [effect for effect in effects if effect.change == change] for change in CHANGES}
+        for task, effects in tasks.items()
+    }
+    lines = [max(map(len, by_change.values())) for by_change in panels.values()]
+    height = sum(MARGIN_INCHES + BAR_INCHES * count for count in lines)
+    figure = Figure((WIDTH, height), layout="constrained")
+    rows = figure.subplots(len(tasks), len(CHANGES), squeeze=False, height_ratios=lines)
+    for places, count, (task, by_change) in zip(rows, lines, panels.items(), strict=True):
+        for axes, (change, effects) in zip(places, by_change.items(), strict=True):
+            axes.set_title(f"{task}: {CHANGES[change]}", fontsize="medium", loc="left")
+            _draw_bars(axes, effects)
+            axes.set_ylim(count - 0.5, -0.5)  # the first on top, and bars of one thickness in both panels
+    handles = [
+        Patch(**OUR_BAR, label="ours"),
+        Patch(**PAPER_BAR, label="paper, where it prints a figure"),
+        Line2D([], [], color="black", marker="|", linewidth=0.9, label="± one standard error of dev"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _draw_bars(axes: "Axes", effects: Sequence[Effect]) -> None:
+    axes.margins(x=ROOM)  # for the numbers; bars stick to 0, so a side without any gets none
+    for place, effect in enumerate(effects):
+        aside = BAR_HEIGHT / 2 if effect.ours and effect.paper else 0.0
+        for bar, middle, style in ((effect.ours, place - aside, OUR_BAR), (effect.paper, place + aside, PAPER_BAR)):
+            if bar is not None:
+                drawn = axes.barh(middle, bar.points, BAR_HEIGHT, xerr=bar.error, linewidth=0.9, **WHISKER, **style)
+                number = f"{bar.points:+.1f}".replace("-", "−")
+                axes.bar_label(drawn, [number], padding=4, fontsize="small")
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(effects)), [LABELS[effect.change].get(effect.what, effect.what) for effect in effects])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("points of accuracy, against the baseline")
 
 
 def _panels(labels: Sequence[tuple[str, str]], x_label: str = "", columns: int = 3) -> "tuple[Figure, list[Axes]]":
