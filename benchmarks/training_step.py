@@ -102,7 +102,7 @@ def distill_step(
     classifier = load_classifier(bench.checkpoint, ("negative", "positive"), dropout_overrides(RECIPE))
     teacher = FrozenTeacher(classifier.model)
     student = binarize(classifier.model, scheme).train()
-    objective = Objective(get_scheme(scheme).schedule[0].terms)
+    objective = Objective(get_scheme(scheme).schedule[0].weights)
     match = match_layers(student, teacher.model)
     optimizer = make_optimizer(student, RECIPE)
 

@@ -34,7 +34,7 @@ def test_no_term_depends_on_padding(make_output: Make, padded, dtype: torch.dtyp
     for more in (1, 11):
         long = terms(padded(student, more), padded(teacher, more), norm_scope=scope)
         for name in TERMS:
-            torch.testing.assert_close(long.terms[name], short.terms[name], msg=name)
+            torch.testing.assert_close(long.values[name], short.values[name], msg=name)
 
 
 def test_loss_of_a_batch_is_the_mean_over_its_texts(make_output: Make, rows_of):
@@ -45,8 +45,8 @@ def test_loss_of_a_batch_is_the_mean_over_its_texts(make_output: Make, rows_of):
         one = [rows_of(output, slice(row, row + 1)) for output in (student, teacher)]
         alone.append(Objective(dict.fromkeys(TERMS, 1.0))(*one, LABELS[row : row + 1], SAME_DEPTH))
     for name in TERMS:
-        mean = torch.stack([loss.terms[name] for loss in alone]).mean()
-        torch.testing.assert_close(together.terms[name], mean, msg=name)
+        mean = torch.stack([loss.values[name] for loss in alone]).mean()
+        torch.testing.assert_close(together.values[name], mean, msg=name)
     torch.testing.assert_close(together.total, torch.stack([loss.total for loss in alone]).mean())
 
 
@@ -55,15 +55,15 @@ def test_without_masking_padding_counts(make_output: Make, padded):
     masked, counted = terms(student, teacher), terms(student, teacher, mask_padding=False)
     longer = terms(padded(student, 4), padded(teacher, 4), mask_padding=False)
     for name in INSIDE:
-        assert counted.terms[name] != masked.terms[name], name
-        assert counted.terms[name] != longer.terms[name], name
+        assert counted.values[name] != masked.values[name], name
+        assert counted.values[name] != longer.values[name], name
 
 
 def test_total_is_the_weighted_sum_of_the_terms(make_output: Make):
     weights = {"hidden": 2.0, "dmd_value": 0.5, "gold": 3.0}
     loss = Objective(weights)(make_output(0), make_output(1), LABELS, SAME_DEPTH)
-    assert set(loss.terms) == set(weights)
-    torch.testing.assert_close(loss.total, sum(weight * loss.terms[name] for name, weight in weights.items()))
+    assert set(loss.values) == set(weights)
+    torch.testing.assert_close(loss.total, sum(weight * loss.values[name] for name, weight in weights.items()))
 
 
 def test_a_term_is_the_sum_over_layers(make_output: Make):
@@ -75,7 +75,7 @@ def test_a_term_is_the_sum_over_layers(make_output: Make):
     student.trace.layers, teacher.trace.layers = make_output(0).trace.layers[1:], make_output(1).trace.layers[1:]
     second = terms(student, teacher)
     for name in ("attention", "mha", "dmd_query", "dmd_key", "dmd_value"):
-        torch.testing.assert_close(both.terms[name], first.terms[name] + second.terms[name])
+        torch.testing.assert_close(both.values[name], first.values[name] + second.values[name])
 
 
 @pytest.mark.parametrize("step", [2, 3])
@@ -174,7 +174,7 @@ def test_terms_that_are_logged_carry_no_graph(make_output: Make):
     student.logits.requires_grad_()
     loss = terms(student, make_output(1))
     assert loss.total.requires_grad
-    assert not any(value.requires_grad for value in loss.terms.values())
+    assert not any(value.requires_grad for value in loss.values.values())
 
 
 @pytest.mark.parametrize(

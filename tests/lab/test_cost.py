@@ -193,7 +193,7 @@ def test_every_quantizer_of_the_network_has_a_cost():
 
     assert {*WEIGHT_SCALES, "sign"} == names_at("weight")
     assert set(EMBEDDING_SCALES) == names_at("embedding")
-    assert set(QUANTIZER_FLOPS) == names_at("activation", "ffn_input", "softmax", "scores")
+    assert set(QUANTIZER_FLOPS) == names_at("activation", "ffn_hidden", "softmax", "scores")
     assert set(FFN_ACTIVATION_FLOPS) == set(VALUES["ffn_activation"])
 
 

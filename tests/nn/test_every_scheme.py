@@ -19,7 +19,7 @@ from bibert.nn.students import binarize, calibrate, first_student, split_student
 
 ALL = [*SCHEMES.values(), baseline_quantile(30)]
 PROBES = [get_scheme(f"baseline(kept={structure})") for structure in STRUCTURES]
-PROBES += [get_scheme(f"baseline(without={term})") for term in SCHEMES["baseline"].schedule[0].terms]
+PROBES += [get_scheme(f"baseline(without={term})") for term in SCHEMES["baseline"].schedule[0].weights]
 QUANTIZED = [row for row in ALL if row.is_quantized]
 SIGNS = [row for row in ALL if row.activation == "sign"]
 STEPS, LENGTHS = 20, (12, 7, 9, 4, 10, 6, 12, 3)
@@ -36,7 +36,7 @@ def by_name(schemes):
 
 def train(student, teacher, stage: Stage, batch):
     """Train on one batch by the objective of a stage: the losses, and the largest gradient of each parameter."""
-    objective, match, losses, largest = Objective(stage.terms), match_layers(student, teacher), [], Counter()
+    objective, match, losses, largest = Objective(stage.weights), match_layers(student, teacher), [], Counter()
     texts = {name: value for name, value in batch.items() if name != "labels"}
     with torch.no_grad():
         taught = teacher(**texts, trace=True)
@@ -53,10 +53,10 @@ def train(student, teacher, stage: Stage, batch):
 
 def untaught(name: str, stage: Stage) -> bool:
     """Whether the objective cannot reach a parameter."""
-    if not Objective(stage.terms).reads("logits") and name.startswith(HEAD):
+    if not Objective(stage.weights).reads("logits") and name.startswith(HEAD):
         return True
     # A key bias shifts all scores of a row alike, which a softmax does not see; only these terms look before it.
-    return name.endswith("key.bias") and not {"attention", "dmd_key"} & set(stage.terms)
+    return name.endswith("key.bias") and not {"attention", "dmd_key"} & set(stage.weights)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_every_product_of_eval_mode_sees_the_levels_of_the_scheme(scheme, teache
     assert len(seen) == len(linear) + len(heads)
     inner = student.config.intermediate_size
     for _, inputs, weight in linear:
-        name = scheme.ffn_input or scheme.activation if inputs.shape[1] == inner else scheme.activation
+        name = scheme.ffn_hidden or scheme.activation if inputs.shape[1] == inner else scheme.activation
         assert INPUT[name](inputs)
         assert WEIGHT[scheme.weight](weight.T)
     mask = batch["attention_mask"].bool().repeat_interleave(student.config.num_attention_heads, dim=0)

@@ -134,7 +134,7 @@ def test_the_gradient_of_attention_is_that_of_softmax():
         "attention_bits=0",
         "attention=lsq_unsigned",
         "ffn_activation=gelu",
-        "ffn_input=twn",
+        "ffn_hidden=twn",
         "activation=twn",
         "thresholds=query",
     ],

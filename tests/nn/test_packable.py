@@ -21,11 +21,11 @@ def test_the_dial_and_one_bit_schemes_with_bi_attention_can_be_packed():
     {
         "bibert": "sign",
         "bibert(kept=)": "sign",
-        "bibert(ffn_input=sign)": "sign",
+        "bibert(ffn_hidden=sign)": "sign",
         "bibert(ffn_activation=linear)": "sign",
         "bibert_plus": "bool",
-        "bibert_plus(ffn_input=,ffn_activation=gelu)": "sign",
-        "bibert_plus(ffn_input=)": "sign",
+        "bibert_plus(ffn_hidden=,ffn_activation=gelu)": "sign",
+        "bibert_plus(ffn_hidden=)": "sign",
     }.items(),
 )
 def test_the_second_ffn_layer_of_a_packable_scheme_has_levels(name, levels):
@@ -45,7 +45,7 @@ def test_the_second_ffn_layer_of_a_packable_scheme_has_levels(name, levels):
         "bibert(weight=bwn)": "bwn, sign",
         "bibert(kept=mha+pooler)": "mha and pooler in full precision",
         "bibert(ffn_activation=relu,thresholds=ffn_hidden)": "FFN.*sign after relu",
-        "bibert(ffn_input=bwn)": "FFN.*bwn after gelu",
+        "bibert(ffn_hidden=bwn)": "FFN.*bwn after gelu",
     }.items(),
 )
 def test_the_reason_is_the_first_thing_the_file_cannot_hold(name, reason):

@@ -25,7 +25,7 @@ from bibert.nn.schemes import (
 )
 
 PROBES = [get_scheme(f"baseline(kept={structure})") for structure in STRUCTURES]
-PROBES += [get_scheme(f"baseline(without={term})") for term in SCHEMES["baseline"].schedule[0].terms]
+PROBES += [get_scheme(f"baseline(without={term})") for term in SCHEMES["baseline"].schedule[0].weights]
 ALL = [*SCHEMES.values(), baseline_quantile(30), *PROBES]
 
 
@@ -51,10 +51,10 @@ VALID = [
     "bibert_plus(thresholds=)",
     "bibert_plus(score_thresholds=false)",
     "bibert_plus(scaled_context=false)",
-    "bibert_plus(ffn_input=,ffn_activation=gelu)",
+    "bibert_plus(ffn_hidden=,ffn_activation=gelu)",
     "bibert(gain=row,scaled_context=true)",
     "bibert(ffn_activation=relu,thresholds=ffn_hidden)",
-    "bibert(ffn_input=bool,ffn_activation=linear)",
+    "bibert(ffn_hidden=bool,ffn_activation=linear)",
     "bibert(weight=bwn)",
     "bibert(attention=sign)",
     "bibert(normalizer=softmax,attention=mean)",
@@ -70,12 +70,20 @@ def test_a_scheme_survives_json_and_its_terms_exist(name):
     assert scheme.name == name
     assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
     for stage in scheme.schedule:
-        assert Objective(stage.terms).weights == stage.terms
+        assert Objective(stage.weights).weights == stage.weights
 
 
 def test_a_scheme_saved_before_a_field_existed_is_read():
     before = {key: value for key, value in SCHEMES["bibert"].to_dict().items() if key != "kept"}
     assert Scheme.from_dict(before) == SCHEMES["bibert"]
+
+
+def test_a_scheme_saved_before_a_field_was_renamed_is_read():
+    saved = SCHEMES["bibert_plus"].to_dict()
+    before = {"ffn_input" if key == "ffn_hidden" else key: value for key, value in saved.items()}
+    before["schedule"] = [{"name": stage.name, "terms": stage.weights} for stage in SCHEMES["bibert_plus"].schedule]
+    assert Scheme.from_dict(before) == SCHEMES["bibert_plus"]
+    assert get_scheme("bibert_plus(ffn_input=sign)").ffn_hidden == "sign"
 
 
 @pytest.mark.parametrize(("name", "share"), [("baseline_quantile(10)", 0.1), ("baseline_quantile(12.5)", 0.125)])
@@ -101,12 +109,12 @@ def test_structures_are_kept_in_the_order_of_the_network():
 
 def test_a_removed_term_is_gone_from_the_schedule_and_nothing_else_changes():
     scheme, baseline = get_scheme("baseline(without=attention)"), SCHEMES["baseline"]
-    assert [stage.terms for stage in scheme.schedule] == [{"mha": 1.0, "hidden": 1.0, "prediction": 1.0}]
+    assert [stage.weights for stage in scheme.schedule] == [{"mha": 1.0, "hidden": 1.0, "prediction": 1.0}]
     assert scheme.to_dict() | {"name": "baseline", "schedule": None} == baseline.to_dict() | {"schedule": None}
     twice = get_scheme("baseline(without=mha,without=hidden)")
     assert twice.schedule == get_scheme("baseline(without=hidden+mha)").schedule
     both = get_scheme("baseline(kept=mha,without=hidden+mha)")
-    assert set(both.schedule[0].terms) == {"attention", "prediction"}
+    assert set(both.schedule[0].weights) == {"attention", "prediction"}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +202,7 @@ WRONG_NAMES = {  # the name, and what the message says about it
     "bibert(weight=)": "weight is ''.*one of sign, bwn",
     "bibert(embedding=group_affine)": "embedding is 'group_affine'.*one of sign, bwn",
     "bibert(activation=bool)": "activation is 'bool'.*one of sign, bwn",
-    "bibert(ffn_input=gelu_sign)": "ffn_input is 'gelu_sign'.*one of sign, bool, bwn",
+    "bibert(ffn_hidden=gelu_sign)": "ffn_hidden is 'gelu_sign'.*one of sign, bool, bwn",
     "baseline(attention=group_affine)": "attention is 'group_affine'.*one of sign",
     "bibert(attention=mean)": "attention is 'mean'.*one of sign, bool.*normalizer='none'",
     "full_precision(normalizer=none)": "attention is 'none'.*normalizer='none'",
@@ -202,18 +210,18 @@ WRONG_NAMES = {  # the name, and what the message says about it
     "baseline(activation=symmetric)": "activation is 'symmetric'.*2, 3, 4.*1-1-1 .*1 bit",
     "bibert(embedding=none)": "embedding is 'none'.*32.*one of sign, bwn.*1-1-1",
     "bibert(weight=twn)": "weight is 'twn'.*2.*one of sign, bwn.*1-1-1",
-    "bibert(ffn_input=none)": "ffn_input is 'none'.*32",
+    "bibert(ffn_hidden=none)": "ffn_hidden is 'none'.*32",
     "baseline(attention=lsq)": "attention is 'lsq'",
     "ternarybert_2-2-8(activation=twn)": "activation is 'twn'.*2-2-8 .*8 bits",
     "ternarybert_2-2-8(attention=none)": "attention is 'none'.*32",
     "full_precision(attention=bool)": "attention is 'bool'.*32-32-32",
-    "full_precision(ffn_input=sign)": "ffn_input is 'sign'",
+    "full_precision(ffn_hidden=sign)": "ffn_hidden is 'sign'",
     # Fields that contradict each other.
     "q_bert(gain=row)": "gain is 'row'.*weight='group_affine'",
     "binarybert_1-1-1(gain=row)": "split.*gain",
     "binarybert_1-1-1(kept=mha)": "split.*kept",
     "baseline(score_thresholds=true)": "Bi-Attention.*'softmax'",
-    "bibert(ffn_input=bool)": "'bool'.*'gelu'.*linear",
+    "bibert(ffn_hidden=bool)": "'bool'.*'gelu'.*linear",
     "bibert_plus(ffn_activation=relu)": "'bool'.*'relu'.*linear",
     "bibert(ffn_activation=relu)": "sign.*'relu'.*ffn_hidden",
     "bibert(split=true)": r"split is true.*\(dmd\)",
@@ -233,6 +241,7 @@ def test_a_wrong_name_raises_with_the_reason(name, says):
     ("changes", "says"),
     [
         ({"schedule": ()}, "schedule is empty"),
+        ({"schedule": 2 * SCHEDULES["dmd"]}, "schedule is dmd, dmd; each stage needs a name of its own"),
         ({"split": True, "schedule": SCHEDULES["two_stages_twice"][:2]}, "split is true"),
         ({"split": True, "schedule": SCHEDULES["two_stages_twice"][::-1]}, "half-width stages must come first"),
         ({"schedule": (*SCHEDULES["dmd"], *SCHEDULES["two_stages_twice"][:1])}, "half-width stages must come first"),

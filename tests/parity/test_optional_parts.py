@@ -10,7 +10,7 @@ from bibert.runtime import reference
 
 ALONE = {site: {"thresholds": (site,)} for site in SITES} | {
     "score thresholds": {"score_thresholds": True},
-    "bool": {"ffn_input": "bool", "ffn_activation": "linear"},
+    "bool": {"ffn_hidden": "bool", "ffn_activation": "linear"},
     "gain per layer": {"gain": "layer"},
     "gain per row": {"gain": "row"},
 }

@@ -68,7 +68,7 @@ def test_random_shapes_give_the_bits_of_the_torch_graph(seed, scheme, new_pair, 
     one_bit = {
         "thresholds": tuple(site for site in SITES if random.integers(2)),
         "score_thresholds": bool(random.integers(2)),
-        **({"ffn_input": "bool", "ffn_activation": "linear"} if random.integers(2) else {}),
+        **({"ffn_hidden": "bool", "ffn_activation": "linear"} if random.integers(2) else {}),
     }
     parts = gain | one_bit if scheme == "bibert" else gain
     pair = new_pair(seed, parts if random.integers(2) else {}, scheme, **shape)

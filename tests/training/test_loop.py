@@ -83,7 +83,7 @@ def test_the_saved_model_is_the_best_on_dev(student):
 
 def test_the_log_has_every_loss_term_of_every_step(student):
     lines = log_of(student, "loss")
-    terms = SCHEMES["bibert"].schedule[0].terms
+    terms = SCHEMES["bibert"].schedule[0].weights
     assert [line["step"] for line in lines] == list(range(1, 25))
     for line in lines:
         assert line["stage"] == "dmd"
@@ -156,7 +156,7 @@ def test_binarybert_has_four_stages(split_student):
     lines = log_of(split_student, "loss")
     assert list(dict.fromkeys(line["stage"] for line in lines)) == [stage.name for stage in stages]
     for line in lines:
-        terms = next(stage.terms for stage in stages if stage.name == line["stage"])
+        terms = next(stage.weights for stage in stages if stage.name == line["stage"])
         assert {name for name in line if name.startswith("loss_")} == {f"loss_{term}" for term in terms}
     ternary = load_classifier(split_student / "stages" / "ternary-logits" / "result").model
     split = load_classifier(split_student / "model").model

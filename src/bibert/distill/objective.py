@@ -115,7 +115,7 @@ TERMS: Mapping[str, Term] = {
 class LossTerms:
     """The loss of one batch, term by term; `total` is minimized."""
 
-    terms: Mapping[str, Tensor]  # unweighted
+    values: Mapping[str, Tensor]  # by the name of a term, unweighted
     total: Tensor
 
 

@@ -187,7 +187,7 @@ def elementwise_flops(shape: PackedConfig, scheme: Scheme, tokens: int = TOKENS)
     per_token = (scale + 1) * (5 * hidden + intermediate) + 2 * hidden + 2 * LAYER_NORM_FLOPS * hidden
     per_token += FFN_ACTIVATION_FLOPS[scheme.ffn_activation] * intermediate
     per_token += QUANTIZER_FLOPS[scheme.activation] * 6 * hidden  # inputs of q/k/v, output, FFN; queries, keys, values
-    per_token += QUANTIZER_FLOPS[scheme.ffn_input or scheme.activation] * intermediate
+    per_token += QUANTIZER_FLOPS[scheme.ffn_hidden or scheme.activation] * intermediate
     per_weight = QUANTIZER_FLOPS[scheme.attention]
     if scheme.normalizer == "softmax" and scheme.attention != "levels":  # levels compare integers instead
         per_weight += SOFTMAX_FLOPS

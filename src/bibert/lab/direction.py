@@ -43,7 +43,7 @@ def mean_margin(share: Floats, margin: Floats) -> Floats:
 
 def distilled_by(scheme: Scheme) -> list[str]:
     """The members of `THINGS` that training with a scheme matches with the teacher's."""
-    terms = {term for stage in scheme.schedule for term in stage.terms}
+    terms = {term for stage in scheme.schedule for term in stage.weights}
     return [thing for thing, term in TERMS.items() if term in terms]
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bibert.errors import SchemeError, did_you_mean
-from bibert.packed.schema import SITES
+from bibert.packed.schema import DIAL, SITES
 
 
 @dataclass(frozen=True)
@@ -43,30 +43,29 @@ class Quantizer(NamedTuple):
 
     def fits(self, place: str, bits: int) -> bool:
         """Whether it may be used at a place of `bits`; attention weights and the second FFN layer may use fewer."""
-        may_have_fewer = place in (*UNSIGNED, "scores") and bits < FLOAT_BITS
+        may_have_fewer = place in (*FROM_ZERO, "scores") and bits < FLOAT_BITS
         return place in self.places and (bits in self.bits or (may_have_fewer and self.bits[0] < bits))
 
 
 # A place is a field of `Scheme`. Attention weights have two: `softmax`, and `scores` for Bi-Attention.
 WEIGHTS = ("weight", "embedding")
-UNSIGNED = ("ffn_input", "softmax")  # values from 0 up
-SIGNED = ("activation", *UNSIGNED)
-LEVEL_BITS = range(2, 5, 2)  # the dial
+FROM_ZERO = ("ffn_hidden", "softmax")  # places whose levels may start at 0; those of `activation` lie around it
+ACTIVATIONS = ("activation", *FROM_ZERO)  # quantizers around 0 fit all three
 FLOAT, ONE, TWO, ANY = range(FLOAT_BITS, FLOAT_BITS + 1), range(1, 2), range(2, 3), range(1, 9)
 AT_LEAST_TWO = range(2, 9)  # levels up to ±(2^(bits-1) - 1), which is 0 for one bit
 QUANTIZERS: Mapping[str, Quantizer] = {
-    "none": Quantizer(FLOAT, (*WEIGHTS, *SIGNED)),
-    "sign": Quantizer(ONE, (*WEIGHTS, *SIGNED, "scores")),
-    "bool": Quantizer(ONE, (*UNSIGNED, "scores")),
-    "bwn": Quantizer(ONE, (*WEIGHTS, *SIGNED)),
-    "twn": Quantizer(TWO, (*WEIGHTS, *SIGNED)),
-    "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *SIGNED)),
-    "ema_symmetric": Quantizer(AT_LEAST_TWO, SIGNED),
-    "affine": Quantizer(ANY, ("embedding", *SIGNED)),
+    "none": Quantizer(FLOAT, (*WEIGHTS, *ACTIVATIONS)),
+    "sign": Quantizer(ONE, (*WEIGHTS, *ACTIVATIONS, "scores")),
+    "bool": Quantizer(ONE, (*FROM_ZERO, "scores")),
+    "bwn": Quantizer(ONE, (*WEIGHTS, *ACTIVATIONS)),
+    "twn": Quantizer(TWO, (*WEIGHTS, *ACTIVATIONS)),
+    "symmetric": Quantizer(AT_LEAST_TWO, (*WEIGHTS, *ACTIVATIONS)),
+    "ema_symmetric": Quantizer(AT_LEAST_TWO, ACTIVATIONS),
+    "affine": Quantizer(ANY, ("embedding", *ACTIVATIONS)),
     "group_affine": Quantizer(ANY, ("weight",)),
-    "lsq": Quantizer(AT_LEAST_TWO, SIGNED),
-    "lsq_unsigned": Quantizer(ANY, UNSIGNED),
-    "levels": Quantizer(LEVEL_BITS, ("activation", "ffn_input", "softmax")),
+    "lsq": Quantizer(AT_LEAST_TWO, ACTIVATIONS),
+    "lsq_unsigned": Quantizer(ANY, FROM_ZERO),
+    "levels": Quantizer(DIAL, ACTIVATIONS),
     "asym": Quantizer(ONE, ("softmax",)),
     "mean": Quantizer(ONE, ("softmax",)),
     "quantile": Quantizer(ONE, ("softmax",)),
@@ -74,7 +73,7 @@ QUANTIZERS: Mapping[str, Quantizer] = {
 STRUCTURES = ("mha", "intermediate", "output", "pooler", "embedding")  # the paper's Section 3.1 studies each
 QUANTIZER_FIELDS: Mapping[str, str] = {  # the fields that name a quantizer, and whose bits it has
     **{part: part for part in ("weight", "embedding", "activation")},
-    **dict.fromkeys(("ffn_input", "attention"), "activation"),
+    **dict.fromkeys(("ffn_hidden", "attention"), "activation"),
 }
 VALUES: Mapping[str, tuple[str | int, ...]] = {  # the fields that take one of several other values
     "normalizer": ("softmax", "none"),
@@ -83,17 +82,18 @@ VALUES: Mapping[str, tuple[str | int, ...]] = {  # the fields that take one of s
     "score_thresholds": (False, True),
     "gain": ("none", "layer", "row"),
     "scaled_context": (False, True),
-    "attention_bits": (0, *LEVEL_BITS),
+    "attention_bits": (0, *DIAL),
 }
 SUBSETS: Mapping[str, tuple[str, ...]] = {"thresholds": SITES, "kept": STRUCTURES}
+RENAMED: Mapping[str, str] = {"ffn_input": "ffn_hidden", "terms": "weights"}  # fields in saved configs and variants
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training run of a schedule: the weights of its loss terms, and its share of the recipe's learning rate."""
+    """One training run of a schedule: the weights of its loss terms, and its factor of the recipe's learning rate."""
 
     name: str
-    terms: dict[str, float]
+    weights: dict[str, float]  # by the name of a term
     learning_rate_factor: float = 1.0
     half_width_ternary: bool = False  # BinaryBERT's first student; later stages train the student split from it
 
@@ -113,7 +113,7 @@ class Scheme:
     weight: str = "none"  # quantizer of every linear weight in the encoder and the pooler
     embedding: str = "none"  # quantizer of the word embedding, with one scale per token
     activation: str = "none"  # quantizer of the input of every linear layer and of queries, keys and values
-    ffn_input: str = ""  # quantizer of the second FFN layer's input (the site `ffn_hidden`), if not `activation`
+    ffn_hidden: str = ""  # quantizer of the second FFN layer's input (the site `ffn_hidden`), if not `activation`
     normalizer: str = "softmax"  # turns attention scores into attention weights; `none` is Bi-Attention
     attention: str = "none"  # quantizer of the attention weights
     quantile: float | None = None  # the share of attention weights that `attention="quantile"` sets to zero
@@ -145,7 +145,7 @@ class Scheme:
     @property
     def ffn_quantizer(self) -> str:
         """The quantizer of the second FFN layer's input; a sign includes the GELU before it in its gradient."""
-        name = self.ffn_input or self.activation
+        name = self.ffn_hidden or self.activation
         return "gelu_sign" if name == "sign" and self.ffn_activation == "gelu" else name
 
     def part(self, structure: str) -> "Scheme":
@@ -158,15 +158,20 @@ class Scheme:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Scheme":
-        """The inverse of `to_dict`; unknown keys raise."""
+        """The inverse of `to_dict`, also for the names that fields once had; unknown keys raise."""
         known = sorted(field.name for field in fields(cls))
-        for key in values:
+        plain = _renamed(values)
+        for key in plain:
             if key not in known:
                 raise SchemeError(f"scheme has no field {key!r}; {did_you_mean(key, known)}")
-        plain = {**values, "bits": Bits(**values["bits"])}
+        plain["bits"] = Bits(**plain["bits"])
         plain |= {name: tuple(plain.get(name, ())) for name in SUBSETS}
-        plain["schedule"] = tuple(Stage(**stage) for stage in plain.get("schedule", ()))
+        plain["schedule"] = tuple(Stage(**_renamed(stage)) for stage in plain.get("schedule", ()))
         return cls(**plain)
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {RENAMED.get(field, field): value for field, value in values.items()}
 
 
 def _wrong_values(scheme: Scheme) -> Iterator[str]:
@@ -183,7 +188,7 @@ def _wrong_quantizers(scheme: Scheme) -> Iterator[str]:
     attention = {"softmax": "softmax", "none": "scores"}[scheme.normalizer]
     for field, part in QUANTIZER_FIELDS.items():
         place, bits = attention if field == "attention" else field, getattr(scheme.bits, part)
-        name = getattr(scheme, field) or (scheme.activation if field == "ffn_input" else "")
+        name = getattr(scheme, field) or (scheme.activation if field == "ffn_hidden" else "")
         if name in QUANTIZERS and QUANTIZERS[name].fits(place, bits):
             continue
         has = f" (bits: {', '.join(map(str, QUANTIZERS[name].bits))})" if name in QUANTIZERS else ""
@@ -205,18 +210,19 @@ def _contradictions(s: Scheme) -> Iterator[str]:
         yield f"gain is {s.gain!r}, but weight={s.weight!r} has no scale to multiply"
     if s.split and (s.gain != "none" or s.kept):
         yield "a split student has half the teacher's width and two scales per weight: remove gain and kept, or split"
-    ffn = s.ffn_input or s.activation
+    ffn = s.ffn_hidden or s.activation
     if ffn == "bool" and s.ffn_activation != "linear":
         reason = f"ffn_activation={s.ffn_activation!r}, which is 0 far below 0, and 0 has the bit 1"
-        yield f"ffn_input is 'bool' after {reason}; use ffn_activation='linear'"
+        yield f"ffn_hidden is 'bool' after {reason}; use ffn_activation='linear'"
     if ffn == "sign" and s.ffn_activation == "relu" and "ffn_hidden" not in s.thresholds:
         yield "a sign after ffn_activation='relu' is always +1; use 'gelu', 'linear' or a threshold at 'ffn_hidden'"
 
 
 def _wrong_levels(s: Scheme) -> Iterator[str]:
-    quantizers = {s.activation, s.attention, s.ffn_input or s.activation}
+    quantizers = {s.activation, s.attention, s.ffn_hidden or s.activation}
     if "levels" in quantizers and (quantizers != {"levels"} or s.weight != "sign" or s.ffn_activation != "linear"):
-        yield "levels are for activation, ffn_input and attention together, with weight='sign', ffn_activation='linear'"
+        others = "weight='sign' and ffn_activation='linear'"
+        yield f"levels are for activation, ffn_hidden and attention together, with {others}"
     if bool(s.attention_bits) != ("levels" in quantizers):
         yield f"attention_bits is {s.attention_bits}, must be 2 or 4 with activation='levels' and 0 without"
     if s.attention_bits and s.thresholds:
@@ -227,6 +233,8 @@ def _wrong_schedule(s: Scheme) -> Iterator[str]:
     half, stages = [stage.half_width_ternary for stage in s.schedule], ", ".join(stage.name for stage in s.schedule)
     if not half:
         yield "schedule is empty, must have at least one stage"
+    if len({stage.name for stage in s.schedule}) < len(half):
+        yield f"schedule is {stages}; each stage needs a name of its own, which is also that of its folder"
     if half != sorted(half, reverse=True):
         yield f"schedule is {stages}; half-width stages must come first"
     if s.split and set(half) != {True, False}:
@@ -272,6 +280,7 @@ def _variant(name: str, row: Scheme, changes: str) -> Scheme:
     values: dict[str, Any] = {"name": name}
     for change in changes.split(","):
         field, _, text = (part.strip() for part in change.partition("="))
+        field = RENAMED.get(field, field)
         words = [word.strip() for word in text.split("+") if word.strip()]
         if field == "without":
             values["schedule"] = _without(name, values.get("schedule", row.schedule), words)
@@ -287,12 +296,12 @@ def _variant(name: str, row: Scheme, changes: str) -> Scheme:
 
 
 def _without(name: str, schedule: tuple[Stage, ...], terms: list[str]) -> tuple[Stage, ...]:
-    known = list(dict.fromkeys(term for stage in schedule for term in stage.terms))
+    known = list(dict.fromkeys(term for stage in schedule for term in stage.weights))
     for term in terms or [""]:
         if term not in known:
             raise SchemeError(f"scheme {name!r}: no stage has the term {term!r}; {did_you_mean(term, known)}")
-    left = [replace(stage, terms={k: v for k, v in stage.terms.items() if k not in terms}) for stage in schedule]
-    if empty := [stage.name for stage in left if not stage.terms]:
+    left = [replace(stage, weights={k: v for k, v in stage.weights.items() if k not in terms}) for stage in schedule]
+    if empty := [stage.name for stage in left if not stage.weights]:
         raise SchemeError(f"scheme {name!r}: the stage {empty[0]!r} has no term left; keep at least one")
     return tuple(left)
 

@@ -19,7 +19,7 @@ from bibert.nn.quantizers import Calibrated, Scope, twn
 from bibert.nn.schemes import Bits, Scheme, as_scheme
 
 # The fields of a scheme that say how activations are quantized.
-OF_ACTIVATIONS = ("activation", "ffn_input", "ffn_activation", "attention", "normalizer", "kept", "attention_bits")
+OF_ACTIVATIONS = ("activation", "ffn_hidden", "ffn_activation", "attention", "normalizer", "kept", "attention_bits")
 
 
 def binarize(teacher: BiBertForSequenceClassification, scheme: Scheme | str) -> BiBertForSequenceClassification:

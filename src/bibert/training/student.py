@@ -66,7 +66,7 @@ class DistillTrainer(BertTrainer):
             # Without a term that reads the teacher, the student's own output fills its place.
             teacher = self.teacher(texts, trace) if self.objective.reads("teacher") else student
         loss = self.objective(student, teacher, inputs["labels"], self.match)
-        self.note_terms(loss.terms)
+        self.note_terms(loss.values)
         return (loss.total, student) if return_outputs else loss.total
 
 
@@ -180,11 +180,11 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
     for stage in scheme.schedule:
         weights = dict(recipe.weights)
         if len(scheme.schedule) > 1:
-            terms = {*stage.terms, *(("gold",) if "prediction" in stage.terms else ())}
+            terms = {*stage.weights, *(("gold",) if "prediction" in stage.weights else ())}
             weights = {name: weight for name, weight in weights.items() if name in terms or name not in TERMS}
         used |= weights.keys()
-        objectives[stage.name] = Objective({**stage.terms, **weights}, recipe.norm_scope, recipe.mask_padding)
+        objectives[stage.name] = Objective({**stage.weights, **weights}, recipe.norm_scope, recipe.mask_padding)
     for name in [name for name in recipe.weights if name not in used]:
-        known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.terms}))
+        known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.weights}))
         raise RecipeError(f"recipe: weights.{name} applies to no stage of {scheme.name!r}; its stages have {known}")
     return objectives

@@ -115,9 +115,9 @@ def test_a_folder_of_another_scheme_says_why_it_cannot_be_packed(
     "name",
     [
         "bibert(ffn_activation=relu,thresholds=ffn_hidden)",
-        "bibert(ffn_input=bool,ffn_activation=linear)",
+        "bibert(ffn_hidden=bool,ffn_activation=linear)",
         "bibert(ffn_activation=linear)",
-        "bibert_plus(ffn_input=,ffn_activation=gelu)",
+        "bibert_plus(ffn_hidden=,ffn_activation=gelu)",
         *(name for name in SCHEMES if name != "full_precision"),  # which must be distilled first
     ],
 )

@@ -41,5 +41,5 @@ def test_the_bottlenecks_are_the_baseline_every_structure_kept_and_every_term_le
     assert BOTTLENECKS.schemes == (
         "baseline",
         *(f"baseline(kept={structure})" for structure in STRUCTURES),
-        *(f"baseline(without={term})" for term in SCHEMES["baseline"].schedule[0].terms),
+        *(f"baseline(without={term})" for term in SCHEMES["baseline"].schedule[0].weights),
     )

@@ -95,7 +95,7 @@ def _described(scheme: Scheme) -> tuple[str, str, str]:
     """Quantizers, once if all are the same; what is quantized in attention, such as `sign of softmax`; the losses."""
     names = (scheme.weight, scheme.embedding, scheme.activation)
     quantizers = scheme.weight if len(set(names)) == 1 else ", ".join(names)
-    quantizers += f"; FFN {scheme.ffn_input}" if scheme.ffn_input else ""
+    quantizers += f"; FFN {scheme.ffn_hidden}" if scheme.ffn_hidden else ""
     source = "scores" if scheme.normalizer == "none" else scheme.normalizer
     share = "" if scheme.quantile is None else f" {100 * scheme.quantile:g}%"
     attention = source if scheme.attention == "none" else f"{scheme.attention}{share} of {source}"
@@ -105,8 +105,8 @@ def _described(scheme: Scheme) -> tuple[str, str, str]:
 def _losses(schedule: tuple[Stage, ...]) -> tuple[str, str]:
     """The name of a schedule in the table, and its terms, stage by stage."""
     if len(schedule) == 1:
-        return schedule[0].name, " + ".join(schedule[0].terms)
-    return f"{len(schedule)} stages", ", ".join(f"{stage.name}: {' + '.join(stage.terms)}" for stage in schedule)
+        return schedule[0].name, " + ".join(schedule[0].weights)
+    return f"{len(schedule)} stages", ", ".join(f"{stage.name}: {' + '.join(stage.weights)}" for stage in schedule)
 
 
 def _figures(cost: Cost) -> list[str]:
