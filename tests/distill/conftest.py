@@ -1,5 +1,6 @@
 """Random forward passes: traces with every tensor that a loss term reads."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import fields
 
@@ -11,7 +12,7 @@ from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import BiBertConfig, LayerTrace
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, Trace
 
-BATCH, TOKENS, HEADS, SIZE, LABELS = 3, 5, 2, 4, 3
+BATCH, TOKENS, HEADS, SIZE, LABELS = 3, 5, 2, 4, 3  # no other dimension has TOKENS elements: `padded` goes by size
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
             levels = HeadLevels(*(x.sign() for x in per_token))
             trace.layers.append(LayerTrace(*per_token, *per_pair, draw(BATCH, TOKENS, HEADS * SIZE), levels))
             trace.layers[-1].mha = draw(BATCH, TOKENS, HEADS * SIZE)
+            trace.layers[-1].ffn_hidden = draw(BATCH, TOKENS, 2 * HEADS * SIZE)
         return BiBertOutput(logits=draw(BATCH, LABELS), trace=trace)
 
     return make
@@ -69,10 +71,10 @@ def padded() -> Callable[[BiBertOutput, int], BiBertOutput]:
 def _map(output: BiBertOutput, change: Callable[[Tensor], Tensor]) -> BiBertOutput:
     layers = []
     for layer in output.trace.layers:
-        tensors = [field.name for field in fields(layer) if field.init and field.name != "levels"]
-        values = {name: change(getattr(layer, name)) for name in tensors}
-        layers.append(LayerTrace(**values, levels=HeadLevels(*map(change, layer.levels))))
-        layers[-1].mha = change(layer.mha)
+        layers.append(copy.copy(layer))
+        for name in (field.name for field in fields(layer)):
+            old = getattr(layer, name)
+            setattr(layers[-1], name, HeadLevels(*map(change, old)) if name == "levels" else change(old))
     trace = Trace(change(output.trace.mask), [change(x) for x in output.trace.hidden_states], layers)
     return BiBertOutput(logits=change(output.logits), trace=trace)
 

@@ -25,8 +25,8 @@ def ones(batch: int, tokens: int) -> torch.Tensor:
     return torch.ones(batch, tokens, dtype=torch.float64)
 
 
-def cosine_distance(student: torch.Tensor, teacher: torch.Tensor, kept: int) -> torch.Tensor:
-    cosine = F.cosine_similarity(student.flatten(kept), teacher.flatten(kept), dim=-1)
+def cosine_distance(student: torch.Tensor, teacher: torch.Tensor, lead_dims: int) -> torch.Tensor:
+    cosine = F.cosine_similarity(student.flatten(lead_dims), teacher.flatten(lead_dims), dim=-1)
     return (2 - 2 * cosine).sqrt().mean()
 
 
@@ -43,7 +43,7 @@ def test_similarity_is_the_product_with_its_own_transpose():
 
 def test_a_direction_distance_is_the_root_of_two_minus_two_cosines():
     student, teacher = draw(4, 3, 6), draw(4, 3, 6, seed=1)
-    found = direction_distance(student, teacher, 1, "sample")
+    found = direction_distance(student, teacher, "sample", lead_dims=1)
     torch.testing.assert_close(found, cosine_distance(student, teacher, 1))
 
 
@@ -89,7 +89,7 @@ def test_all_zero_tensors_have_a_finite_loss_and_gradient(scope: str):
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("scale", [1e-3, 1e4])
-def test_direction_losses_do_not_depend_on_size(scope: str, scale: float, mask: torch.Tensor):
+def test_direction_losses_do_not_depend_on_scale(scope: str, scale: float, mask: torch.Tensor):
     for function, x in ((dmd_loss, draw(3, 2, 5, 4)), (hidden_direction_loss, draw(3, 5, 8))):
         teacher = draw(*x.shape, seed=1)
         expected = function(x, teacher, mask, scope)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from bibert.distill.objective import TERMS, LayerMatch, LossTerms, Objective, match_layers
 from bibert.errors import CheckpointError, NumericError, RecipeError
+from bibert.nn.layers import PER_HEAD
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEMES
 from bibert.nn.students import first_student, with_scheme
@@ -66,25 +66,28 @@ def test_total_is_the_weighted_sum_of_the_terms(make_output: Make):
     torch.testing.assert_close(loss.total, sum(weight * loss.values[name] for name, weight in weights.items()))
 
 
-def test_a_term_is_the_sum_over_layers(make_output: Make):
+def test_every_term_of_the_trace_is_a_sum_over_layers_or_hidden_states(make_output: Make):
     student, teacher = make_output(0), make_output(1)
-    both = terms(student, teacher)
-    for trace in (student.trace, teacher.trace):
-        trace.layers.pop()
-    first = terms(student, teacher)
-    student.trace.layers, teacher.trace.layers = make_output(0).trace.layers[1:], make_output(1).trace.layers[1:]
-    second = terms(student, teacher)
-    for name in ("attention", "mha", "dmd_query", "dmd_key", "dmd_value"):
-        torch.testing.assert_close(both.values[name], first.values[name] + second.values[name])
+
+    def part(output: BiBertOutput, some: slice) -> BiBertOutput:
+        trace = output.trace
+        cut = replace(trace, layers=trace.layers[some], hidden_states=trace.hidden_states[some])
+        return BiBertOutput(logits=output.logits, trace=cut)
+
+    whole, first, rest = (
+        terms(part(student, some), part(teacher, some)).values for some in (slice(None), slice(1), slice(1, None))
+    )
+    for name in INSIDE:
+        torch.testing.assert_close(whole[name], first[name] + rest[name], msg=name)
 
 
-@pytest.mark.parametrize("step", [2, 3])
-def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model, make_output: Make, step: int):
-    match = match_layers(make_model(layers=2), make_model(layers=2 * step))
-    student, teacher = make_output(0, layers=2), make_output(1, layers=2 * step)
-    assert match.taught(teacher.trace.layers) == [teacher.trace.layers[step - 1], teacher.trace.layers[2 * step - 1]]
+@pytest.mark.parametrize("ratio", [2, 3])
+def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model, make_output: Make, ratio: int):
+    match = match_layers(make_model(layers=2), make_model(layers=2 * ratio))
+    student, teacher = make_output(0, layers=2), make_output(1, layers=2 * ratio)
+    assert match.taught(teacher.trace.layers) == [teacher.trace.layers[ratio - 1], teacher.trace.layers[2 * ratio - 1]]
     loss = Objective({"hidden": 1.0})(student, teacher, LABELS, match)
-    ends = [teacher.trace.hidden_states[i * step] for i in range(3)]
+    ends = [teacher.trace.hidden_states[i * ratio] for i in range(3)]
     chosen = BiBertOutput(
         logits=teacher.logits, trace=replace(teacher.trace, hidden_states=ends, layers=student.trace.layers)
     )
@@ -100,8 +103,10 @@ def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
     for layer, (student_trace, teacher_trace) in enumerate(zip(mine, match.taught(theirs), strict=True)):
         kept = student.config.kept_heads[layer]
         assert len(kept) == student_trace.scores.shape[1] == 2
-        for name in ("query", "key", "value", "scores", "weights"):
+        for name in PER_HEAD:
             assert torch.equal(getattr(teacher_trace, name), getattr(theirs[layer], name)[:, kept]), name
+        by_head = theirs[layer].context.unflatten(-1, (-1, student.config.head_size))
+        assert torch.equal(teacher_trace.context, by_head[:, :, kept].flatten(2))
 
 
 def test_half_width_copy_of_the_teacher_has_the_queries_of_the_kept_heads(make_model: Model):
@@ -154,19 +159,18 @@ def test_a_loss_that_is_not_finite_is_an_error_that_names_the_term(make_output: 
         terms(student, teacher)
 
 
-def test_gradient_reaches_the_student_and_not_the_teacher(make_output: Make):
-    student, teacher = make_output(0), make_output(1)
-    read: dict[str, list[Tensor]] = {}
-    for name, output in (("student", student), ("teacher", teacher)):
-        layers = [x for layer in output.trace.layers for x in (layer.query, layer.key, layer.value, layer.scores)]
-        read[name] = [*output.trace.hidden_states, *layers, output.logits]
-    for x in (x for tensors in read.values() for x in tensors):
+@pytest.mark.parametrize("name", TERMS)
+def test_a_term_teaches_the_student_by_the_parts_that_its_entry_names(make_output: Make, name: str):
+    student, teachers, term = make_output(0), (make_output(1), make_output(2)), TERMS[name]
+    tensors = [getattr(layer, key) for layer in student.trace.layers for key in vars(layer) if key != "levels"]
+    inside = [*student.trace.hidden_states, *tensors]
+    for x in (*inside, student.logits):
         x.requires_grad_()
-    inside = dict.fromkeys(("attention", "dmd_query", "dmd_key", "dmd_value", "hidden_direction", "gold"), 1.0)
-    Objective(inside)(student, teacher, LABELS, SAME_DEPTH).total.backward()
-    assert all(x.grad is not None and x.grad.abs().sum() > 0 for x in read["student"])
-    directions = [*teacher.trace.hidden_states, *(layer.query for layer in teacher.trace.layers)]
-    assert not any(x.grad is not None and x.grad.any() for x in directions)
+    losses = [Objective({name: 1.0})(student, teacher, LABELS, SAME_DEPTH).total for teacher in teachers]
+    losses[0].backward()
+    for parts, is_read in ((inside, term.trace), ([student.logits], term.logits)):
+        assert any(x.grad is not None and x.grad.any() for x in parts) == is_read
+    assert bool(losses[0] != losses[1]) == term.teacher
 
 
 def test_terms_that_are_logged_carry_no_graph(make_output: Make):

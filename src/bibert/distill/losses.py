@@ -1,11 +1,12 @@
 """The terms of a distillation loss, each between one tensor of the student and the teacher's.
 
-The usual terms (the paper's Section 2.2) compare values: mean squared errors of features, soft cross-entropy of
+The usual terms (the paper's Section 2.2) compare numbers: mean squared errors of features, soft cross-entropy of
 logits. Direction-Matching Distillation (Section 3.3.2) compares directions: P_Q = QQᵀ / ‖QQᵀ‖ is the similarity matrix
 of the tokens of one text, and a term ‖P - P_T‖ equals √(2 - 2·cos) of the two matrices. Every term is computed per
-text, over its real tokens, and then averaged over the batch. So it does not depend on padding, and the mean over the
-processes of a distributed run is the loss of the whole batch; `norm_scope = "batch"` is the exception. Each function
-sees one layer; `objective` sums over layers and applies the weights.
+text, over its real tokens, and then averaged over heads and over the batch. So it does not depend on padding, and the
+mean over the processes of a distributed run is the loss of the whole batch; `norm_scope = "batch"` is the exception.
+Each function sees one layer; `objective` sums over layers and applies the weights. The teacher is frozen, so its
+tensors need no `detach`.
 """
 
 from typing import Any, Literal
@@ -57,47 +58,52 @@ class _DirectionDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, student: Tensor, teacher: Tensor, dims: tuple[int, ...]) -> Tensor:
-        size_s, size_t = (size(x, dims).clamp_min(TINY) for x in (student, teacher))
-        distance = size(student / size_s - teacher / size_t, dims)
-        ctx.save_for_backward(student, teacher, size_s, size_t, distance)
+        norm_s, norm_t = (norm(x, dims).clamp_min(TINY) for x in (student, teacher))
+        distance = norm(student / norm_s - teacher / norm_t, dims)
+        ctx.save_for_backward(student, teacher, norm_s, norm_t, distance)
         return distance
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        student, teacher, size_s, size_t, distance = ctx.saved_tensors
-        slope = torch.where(distance > 0, gradient / (size_s * distance), 0.0)
+        student, teacher, norm_s, norm_t, distance = ctx.saved_tensors
+        slope = torch.where(distance > 0, gradient / (norm_s * distance), 0.0)
         cosine = 1 - distance * distance / 2
-        return student * (slope * cosine / size_s) - teacher * (slope / size_t), None, None
+        return student * (slope * cosine / norm_s) - teacher * (slope / norm_t), None, None
 
 
-def size(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+def norm(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """The Euclidean norm over some dimensions, which are kept with size 1."""
     return (x * x).sum(dim=dims, keepdim=True).sqrt()
 
 
 def similarity(x: Tensor) -> Tensor:
-    """XXᵀ of each head, (B, H, T, D) to (B, H, T, T); its scale does not matter."""
+    """XXᵀ of each head, (B, H, T, D) to (B, H, T, T)."""
     return _Similarity.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def direction_distance(student: Tensor, teacher: Tensor, kept: int, scope: NormScope) -> Tensor:
+def direction_distance(student: Tensor, teacher: Tensor, norm_scope: NormScope, *, lead_dims: int) -> Tensor:
     """The mean of ‖S/‖S‖ - T/‖T‖‖, a number from 0 to 2; the teacher has no gradient and padding is 0 in both.
 
-    Scope "sample", the paper's reading, takes a norm per index of the first `kept` dimensions: 2 for (sample, head), 1
-    for sample. "batch", the released code's, takes one norm over the whole tensor: long texts and large heads dominate.
+    Scope "sample", the paper's reading, takes a norm per index of the first `lead_dims` dimensions: 2 for (sample,
+    head), 1 for sample. "batch", the released code's, takes one norm over the whole tensor: long texts and large heads
+    dominate.
     """
-    dims = tuple(range(kept if scope == "sample" else 0, student.dim()))
+    dims = tuple(range(lead_dims if norm_scope == "sample" else 0, student.dim()))
     return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
 
 
-def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, scope: NormScope) -> Tensor:
-    """‖P_F - P_F,T‖ for one F of {Q, K, V} in one layer; (B, H, T, D) each, `mask` (B, T) or ones."""
+def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
+    """‖P_F - P_F,T‖ for one F of {Q, K, V} in one layer; (B, H, T, D) each, `mask` (B, T) or ones.
+
+    The scale of F does not matter, nor does a factor of the similarity such as 1/√D.
+    """
     real = mask[:, None, :, None]
-    return direction_distance(similarity(student * real), similarity(teacher * real), 2, scope)
+    similarities = similarity(student * real), similarity(teacher * real)
+    return direction_distance(*similarities, norm_scope, lead_dims=2)
 
 
-def hidden_direction_loss(student: Tensor, teacher: Tensor, mask: Tensor, scope: NormScope) -> Tensor:
+def hidden_direction_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
     """The paper's hidden-state term "in ℓ2-normalized form"; (B, T, C) each, `mask` (B, T) or ones."""
     real = mask[:, :, None]
-    return direction_distance(student * real, teacher * real, 1, scope)
+    return direction_distance(student * real, teacher * real, norm_scope, lead_dims=1)

@@ -8,6 +8,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,33 +16,37 @@ from torch import Tensor
 from bibert.distill.losses import NormScope, dmd_loss, hidden_direction_loss, prediction_loss, score_mse, token_mse
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.functional import HeadLevels
-from bibert.nn.layers import LayerTrace
+from bibert.nn.layers import PER_HEAD, LayerTrace
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
+
+LossOfLayer = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the student's tensor, the teacher's and the mask
 
 
 @dataclass(frozen=True)
 class LayerMatch:
     """Which layer, and which heads, of the teacher each layer of the student learns from.
 
-    A teacher `step` times as deep is cut into blocks: the last layer of each block teaches, and hidden states are
-    compared at the ends of blocks. A half-width student learns from the heads that it kept.
+    A teacher `depth_ratio` times as deep is cut into blocks: the last layer of each block teaches, and hidden states
+    are compared at the ends of blocks. A half-width student learns from the heads that it kept.
     """
 
-    step: int
+    depth_ratio: int
     kept_heads: tuple[tuple[int, ...], ...] | None
 
     def taught(self, teacher: list[LayerTrace]) -> list[LayerTrace]:
         """The trace that each layer of the student learns from."""
-        last_of_blocks = teacher[self.step - 1 :: self.step]
+        last_of_blocks = teacher[self.depth_ratio - 1 :: self.depth_ratio]
         return [self._with_kept_heads(trace, layer) for layer, trace in enumerate(last_of_blocks)]
 
     def _with_kept_heads(self, trace: LayerTrace, layer: int) -> LayerTrace:
         if self.kept_heads is None:
             return trace
         heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
-        kept = copy.copy(trace)  # mha and ffn_hidden stay whole: they mix all heads
-        for name in ("query", "key", "value", "scores", "weights"):
+        kept = copy.copy(trace)  # mha mixes all heads and stays whole; ffn_hidden has neurons the student lacks
+        for name in PER_HEAD:
             setattr(kept, name, getattr(trace, name).index_select(1, heads))
+        context = trace.context.reshape(*trace.context.shape[:2], trace.query.shape[1], -1)
+        kept.context = context.index_select(2, heads).flatten(2)
         kept.levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
         return kept
 
@@ -71,17 +76,22 @@ class Lesson:
     hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
     logits: tuple[Tensor, Tensor]
     labels: Tensor
-    mask: Tensor  # (B, T); all ones if padding counts, as in the released code
-    scope: NormScope
+    # (B, T); all ones if padding counts, as in the released code. (B, 1) unless a term reads the `trace`
+    mask: Tensor
+    norm_scope: NormScope
 
-    def sum_over_layers(self, loss: Callable[..., Tensor], name: str, *settings: NormScope) -> Tensor:
+    def sum_over_layers(self, loss: LossOfLayer, name: str) -> Tensor:
         """The sum of a loss of one tensor of each layer."""
         pairs = [(getattr(mine, name), getattr(theirs, name)) for mine, theirs in self.layers]
-        return _total([loss(mine, theirs, self.mask, *settings) for mine, theirs in pairs])
+        return _total([loss(mine, theirs, self.mask) for mine, theirs in pairs])
 
-    def sum_over_hidden_states(self, loss: Callable[..., Tensor], *settings: NormScope) -> Tensor:
+    def sum_over_hidden_states(self, loss: LossOfLayer) -> Tensor:
         """The sum of a loss of the hidden states."""
-        return _total([loss(mine, theirs, self.mask, *settings) for mine, theirs in self.hidden_states])
+        return _total([loss(mine, theirs, self.mask) for mine, theirs in self.hidden_states])
+
+    def scoped(self, loss: Callable[..., Tensor]) -> LossOfLayer:
+        """A loss of directions with the norm scope of the lesson."""
+        return partial(loss, norm_scope=self.norm_scope)
 
 
 def _total(values: list[Tensor]) -> Tensor:
@@ -102,10 +112,10 @@ TERMS: Mapping[str, Term] = {
     "attention": Term(lambda x: x.sum_over_layers(score_mse, "scores")),
     "mha": Term(lambda x: x.sum_over_layers(token_mse, "mha")),
     "hidden": Term(lambda x: x.sum_over_hidden_states(token_mse)),
-    "dmd_query": Term(lambda x: x.sum_over_layers(dmd_loss, "query", x.scope)),
-    "dmd_key": Term(lambda x: x.sum_over_layers(dmd_loss, "key", x.scope)),
-    "dmd_value": Term(lambda x: x.sum_over_layers(dmd_loss, "value", x.scope)),
-    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(hidden_direction_loss, x.scope)),
+    "dmd_query": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "query")),
+    "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "key")),
+    "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "value")),
+    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss))),
     "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, logits=True),
     "gold": Term(lambda x: label_loss(x.logits[0], x.labels), trace=False, logits=True, teacher=False),
 }
@@ -151,12 +161,14 @@ class Objective:
             assert mine is not None
             assert theirs is not None
             layers = list(zip(mine.layers, match.taught(theirs.layers), strict=True))
-            states = [(state, theirs.hidden_states[i * match.step]) for i, state in enumerate(mine.hidden_states)]
+            states = [
+                (state, theirs.hidden_states[i * match.depth_ratio]) for i, state in enumerate(mine.hidden_states)
+            ]
             mask = mine.mask if self.mask_padding else torch.ones_like(mine.mask)
         lesson = Lesson(layers, states, (student.logits, teacher.logits), labels, mask, self.norm_scope)
-        terms = {name: TERMS[name].loss(lesson) for name in self.weights}
-        total = _total([self.weights[name] * value for name, value in terms.items()])
+        values = {name: TERMS[name].loss(lesson) for name in self.weights}
+        total = _total([self.weights[name] * value for name, value in values.items()])
         if not torch.isfinite(total.detach()):
-            broken = {name: value.item() for name, value in terms.items() if not torch.isfinite(value.detach())}
+            broken = {name: value.item() for name, value in values.items() if not torch.isfinite(value.detach())}
             raise NumericError(f"the loss is not finite ({broken or 'the sum overflows'}); lower the learning rate")
-        return LossTerms({name: value.detach() for name, value in terms.items()}, total)
+        return LossTerms({name: value.detach() for name, value in values.items()}, total)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCORES = "scores"  # distilled by the baseline
 SIMILARITIES = ("query", "key", "value")  # distilled by Direction-Matching Distillation
 THINGS = (SCORES, *SIMILARITIES)
-TERMS = {SCORES: "attention", **{name: f"dmd_{name}" for name in SIMILARITIES}}  # the loss term that asks for each
+TERM_OF = {SCORES: "attention", **{name: f"dmd_{name}" for name in SIMILARITIES}}  # the loss term that asks for each
 
 # How one thing moved: the share of elements that moved each way, and their mean step, which is 0 if none moved. The
 # shares add up to 1 with that of elements that did not move.
@@ -44,7 +44,7 @@ def mean_margin(share: Floats, margin: Floats) -> Floats:
 def distilled_by(scheme: Scheme) -> list[str]:
     """The members of `THINGS` that training with a scheme matches with the teacher's."""
     terms = {term for stage in scheme.schedule for term in stage.weights}
-    return [thing for thing, term in TERMS.items() if term in terms]
+    return [thing for thing, term in TERM_OF.items() if term in terms]
 
 
 class DirectionProbe:
@@ -82,11 +82,11 @@ def movement(before: "list[Tensor]", after: "list[Tensor]", goal: "list[Tensor]"
 
 def _pairs(layers: "list[LayerTrace]", mask: "Tensor") -> "dict[str, list[Tensor]]":
     """Scores, and P = XXᵀ / ‖XXᵀ‖ of queries, keys and values: the norm is that of each text and head."""
-    from bibert.distill.losses import TINY, similarity, size
+    from bibert.distill.losses import TINY, norm, similarity
 
     tokens = mask[:, None, :, None]
     found = {SCORES: [layer.scores.cpu() for layer in layers]}
     for name in SIMILARITIES:
         products = [similarity(getattr(layer, name) * tokens) for layer in layers]
-        found[name] = [(one / size(one, (-2, -1)).clamp_min(TINY)).cpu() for one in products]
+        found[name] = [(one / norm(one, (-2, -1)).clamp_min(TINY)).cpu() for one in products]
     return found

@@ -54,13 +54,18 @@ class LayerTrace:
     key: Tensor
     value: Tensor
     scores: Tensor  # (B, H, T, T), A = QKᵀ/√D of the quantized queries and keys, before the mask
-    weights: Tensor  # (B, H, T, T), the factors of the values
+    # (B, H, T, T), after mask and dropout: levels without their scale, or a softmax (full precision and `levels`). So
+    # the weights of different schemes cannot be compared.
+    weights: Tensor
     context: Tensor  # (B, T, H · D), the heads side by side
     levels: HeadLevels  # queries, keys and values after their thresholds and quantizers
     mha: Tensor = field(init=False)  # (B, T, C), the paper's M: the output projection before residual and LayerNorm
     # (B, T, intermediate): the input of the second FFN layer before its threshold and quantizer. `gelu_sign` includes
     # the GELU, so under it this tensor is the one before GELU, unlike a full-precision teacher's.
     ffn_hidden: Tensor = field(init=False)
+
+
+PER_HEAD = ("query", "key", "value", "scores", "weights")  # the fields of `LayerTrace` of shape (B, H, ...)
 
 
 class Shift(nn.Module):
@@ -76,7 +81,10 @@ class Shift(nn.Module):
 
 
 def shift(site: str, channels: int, scheme: Scheme) -> nn.Module:
-    """The levels of a site, its threshold, or the identity if the scheme has neither there."""
+    """What a site does to a value first: its levels, its threshold, or nothing if the scheme has neither there.
+
+    `Shift` and the identity leave the quantizer to the reader of the site. Checkpoints name all three `*_shift`.
+    """
     if scheme.activation == "levels":
         bits = scheme.attention_bits if site in ("query", "key", "value") else scheme.bits.activation
         return Levels(channels, bits, signed=site != "ffn_hidden")
@@ -95,6 +103,7 @@ class QuantLinear(nn.Linear):
         self.quantizer = scheme.weight
         self.bits = scheme.bits.weight
         name = input_quantizer or scheme.activation
+        # `Levels` at the site in front have quantized the input: query, key and value share one step.
         self.input_quantizer = activation_quantizer("none" if name == "levels" else name, scheme.bits.activation)
         self.twin_weight = nn.Parameter(torch.zeros_like(self.weight)) if scheme.split else None
         gains = {"none": 0, "layer": 1, "row": outputs}[scheme.gain]
@@ -254,7 +263,7 @@ class BertSelfAttention(nn.Module):
     def _heads(self, x: TensorOrLevels) -> TensorOrLevels:
         if isinstance(x, Quantized):
             assert x.scale is not None  # the step of `Levels`
-            return Quantized(self._heads(x.levels), x.scale.unsqueeze(0))
+            return x._replace(levels=self._heads(x.levels), scale=x.scale.unsqueeze(0))
         return x.view(*x.shape[:2], self.heads, self.head_size).transpose(1, 2)
 
 
