@@ -26,6 +26,7 @@ from bibert.nn.quantizers import SMALLEST_STEP, Calibrated
 # The initial step in units of mean|x|, by bits: near the least squared error for a normal distribution.
 SIGNED_START = {2: 0.62, 4: 0.21}
 UNSIGNED_START = {2: 0.8, 4: 0.3}
+BELOW_ZERO = -1e-6  # position 0 is inside the lowest level, but `hardtanh_backward` leaves out both ends of a range
 
 
 class Rule(NamedTuple):
@@ -69,7 +70,7 @@ class _Levels(torch.autograd.Function):
         x, threshold, step = ctx.saved_tensors
         rule = rule_of(threshold, step, ctx.bits, signed=ctx.signed)
         position = rule.position(x)
-        inside = torch.ops.aten.hardtanh_backward(gradient, position, -1e-6, rule.top + 1.0)
+        inside = torch.ops.aten.hardtanh_backward(gradient, position, BELOW_ZERO, rule.top + 1.0)
         of_channels = inside.flatten(0, -2).sum(0)
         # Minus the value (x - threshold) / step inside: a multiple of the position and a constant.
         factor, constant = (2.0, rule.top + 1.0) if ctx.signed else (1.0, 0.5)
@@ -123,15 +124,12 @@ def weight_distances(scale: float, bits: int, head_size: int) -> list[int]:
     """How far below the greatest score of a query a key may be to get the attention weight 1, 2, ..., 2^bits - 1.
 
     The weight of a key is floor(top · exp(score - greatest) + 1/2). Scores are integers S times `scale`, all of them
-    even or all odd, so (max S - S) / 2 is an integer, and the result are its limits (numeric contract, rule 11).
+    even or all odd, so (max S - S) / 2 is an integer, and the list holds its limits (numeric contract, rule 11).
     """
     top = 2**bits - 1
     farthest = head_size * top * top  # the distance of opposite scores
     limits = (math.log(top / (weight - 0.5)) / (2 * scale) for weight in range(1, top + 1))
     return [int(min(limit, farthest)) for limit in limits]
-
-
-_Attended = tuple[Tensor, Tensor, Tensor]  # context, scores, weights
 
 
 class LevelAttention(nn.Module):
@@ -148,25 +146,28 @@ class LevelAttention(nn.Module):
         self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float
     ) -> AttentionResult:
         """(B, H, T, D) each; `mask` is (B, 1, 1, T)."""
-        attend = self._train if self.training else self._evaluate
-        context, scores, weights = attend(query, key, value, mask, dropout)
-        return AttentionResult(context, scores, weights, HeadLevels(query.levels, key.levels, value.levels))
+        if self.training:
+            return self._train(query, key, value, mask, dropout)
+        return self._evaluate(query, key, value, mask)
 
-    def _train(self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float) -> _Attended:
+    def _train(
+        self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float
+    ) -> AttentionResult:
         scores = attention_scores(query, key)
-        hidden = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
         with torch.no_grad():
-            rounded = torch.exp(hidden - hidden.amax(dim=-1, keepdim=True)).mul_(2**self.bits - 1).add_(0.5).floor_()
+            rounded = torch.exp(masked - masked.amax(dim=-1, keepdim=True)).mul_(2**self.bits - 1).add_(0.5).floor_()
             rounded /= rounded.sum(dim=-1, keepdim=True)
-        weights = F.dropout(straight_through(torch.softmax(hidden, dim=-1), rounded), dropout)
-        return bamm(Quantized(weights), value), scores, weights
+        weights = F.dropout(straight_through(torch.softmax(masked, dim=-1), rounded), dropout)
+        levels = HeadLevels(query.levels, key.levels, value.levels)
+        return AttentionResult(bamm(Quantized(weights), value), scores, weights, levels)
 
-    def _evaluate(self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, _: float) -> _Attended:
+    def _evaluate(self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor) -> AttentionResult:
         head_size = query.levels.shape[-1]
         scale = step_of(query) * step_of(key) / math.sqrt(head_size)
         integers = query.levels @ key.levels.transpose(-1, -2)
-        hidden = integers.masked_fill(mask == 0, -torch.inf)
-        distances = (hidden.amax(dim=-1, keepdim=True) - hidden) / 2
+        masked = integers.masked_fill(mask == 0, -torch.inf)
+        distances = (masked.amax(dim=-1, keepdim=True) - masked) / 2
         weights = torch.zeros_like(integers)
         for limit in weight_distances(scale, self.bits, head_size):
             weights += distances <= limit
@@ -174,7 +175,8 @@ class LevelAttention(nn.Module):
         assert value.scale is not None
         # A tensor over a tensor: torch computes a number over a tensor as a reciprocal and a product, rounded twice.
         context = (weights @ value.levels) * (value.scale / total)
-        return context, integers * scale, weights / total
+        levels = HeadLevels(query.levels, key.levels, value.levels)
+        return AttentionResult(context, integers * scale, weights / total, levels)
 
 
 def step_of(x: Quantized) -> float:
