@@ -19,7 +19,7 @@ from bibert.distill.objective import TERMS, Objective, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
-from bibert.nn.schemes import Scheme, as_scheme
+from bibert.nn.schemes import Scheme, Stage, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
@@ -82,17 +82,17 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
-    """Binarize a BERT and distill a teacher into it; returns, resumes and raises as `teacher.finetune` does.
+    """Binarize a BERT and distill a teacher into it; returns, resumes and raises as `training.teacher.finetune` does.
 
     `teacher` is a fine-tuned classifier, in full precision or a student, with the labels of `data`. `start` is the BERT
     to make the student from, as deep as the teacher or a fraction of it; by default the teacher itself. `probe` makes
     a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
     """
-    row = as_scheme(scheme)
-    objectives = stage_objectives(row, recipe)
+    scheme = as_scheme(scheme)
+    objectives = stage_objectives(scheme, recipe)
     teacher, start = model_folder(teacher), None if start is None else model_folder(start)
     models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
-    request = request_of("distill", data, recipe, **models) | {"scheme": row.to_dict()}
+    request = request_of("distill", data, recipe, **models) | {"scheme": scheme.to_dict()}
     with opened(output, request) as run:
         if (done := finished_metrics(run)) is not None:
             return done
@@ -102,30 +102,32 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
         encoded = encode_data(data, student, recipe)
         metrics: dict[str, float] = {}
-        for number, stage in enumerate(row.schedule):
+        for number, stage in enumerate(scheme.schedule):
             if is_whole(run.stage_result(stage.name)):
                 student = load_classifier(run.stage_result(stage.name))
                 continue
-            student = _next_student(student, row, number, encoded, recipe.batch_size)
+            student = _next_student(student, scheme, number, encoded, recipe.batch_size)
             objective = objectives[stage.name]
             for head in (student.model.bert.pooler, student.model.classifier):
                 head.requires_grad_(objective.reads("logits"))  # distributed training waits for every expected gradient
-            changed = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
-            training = training_arguments(changed, encoded, run.stage(stage.name), **arguments)
+            stage_recipe = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
+            training = training_arguments(stage_recipe, encoded, run.stage(stage.name), **arguments)
             watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
             if probe is not None:
                 watching.append(probe(run.probe, stage.name, loaded, next(iter(encoded.dev.values()))))
             frozen = FrozenTeacher(loaded.model, training.device)
-            trainer = DistillTrainer(student, changed, training, encoded, watching, teacher=frozen, objective=objective)
+            trainer = DistillTrainer(
+                student, stage_recipe, training, encoded, watching, teacher=frozen, objective=objective
+            )
             trainer.train_from_last_checkpoint()
             metrics = trainer.dev_metrics()
-            if number + 1 < len(row.schedule):
+            if number + 1 < len(scheme.schedule):
                 save_stage(run, stage.name, student)
         finish(run, student, metrics)
         return metrics
 
 
-def _next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, rows: int) -> Classifier:
+def _next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, batch_size: int) -> Classifier:
     """The student that a stage starts from: a new one, the ternary one split, or the one before; calibrated if new."""
     if number == 0:
         model = first_student(before.model, scheme)
@@ -133,7 +135,7 @@ def _next_student(before: Classifier, scheme: Scheme, number: int, data: Trainin
         model = split_student(before.model, scheme)
     else:
         return before
-    batch = [data.train[row] for row in range(min(rows, len(data.train)))]
+    batch = [data.train[row] for row in range(min(batch_size, len(data.train)))]
     calibrate(model, Collator(before.tokenizer.pad_token_id)(batch), before.model)
     return Classifier(model, before.tokenizer)
 
@@ -180,11 +182,18 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
     for stage in scheme.schedule:
         weights = dict(recipe.weights)
         if len(scheme.schedule) > 1:
-            terms = {*stage.weights, *(("gold",) if "prediction" in stage.weights else ())}
-            weights = {name: weight for name, weight in weights.items() if name in terms or name not in TERMS}
+            # A name that is no term stays, so that `Objective` refuses it.
+            weights = {k: v for k, v in weights.items() if k in _terms_of(stage) or k not in TERMS}
         used |= weights.keys()
         objectives[stage.name] = Objective({**stage.weights, **weights}, recipe.norm_scope, recipe.mask_padding)
-    for name in [name for name in recipe.weights if name not in used]:
-        known = ", ".join(sorted({term for stage in scheme.schedule for term in stage.weights}))
-        raise RecipeError(f"recipe: weights.{name} applies to no stage of {scheme.name!r}; its stages have {known}")
+    if unused := [name for name in recipe.weights if name not in used]:
+        known = ", ".join(sorted(set().union(*map(_terms_of, scheme.schedule))))
+        raise RecipeError(
+            f"recipe: weights.{unused[0]} applies to no stage of {scheme.name!r}; its stages take {known}"
+        )
     return objectives
+
+
+def _terms_of(stage: Stage) -> set[str]:
+    """The terms that a recipe can weigh in one of several stages."""
+    return {*stage.weights, *(("gold",) if "prediction" in stage.weights else ())}
