@@ -95,6 +95,12 @@ def test_thresholds_notes_and_losses_have_lines_of_their_own_in_a_wide_table():
     assert "4 stages ternary-layers: attention + hidden, ternary-logits: prediction" in shown
 
 
+def test_schedules_of_one_name_and_different_losses_are_told_apart():
+    shown = " ".join(run("baseline", "baseline(without=mha)", "baseline+bi_attention").output.split())
+    assert "vanilla attention + mha + hidden + prediction vanilla (2) attention + hidden + prediction" in shown
+    assert "vanilla (3)" not in shown
+
+
 def test_json_is_all_of_stdout_and_holds_every_part():
     done = run("--json", "--architecture", "4L")
     assert done.exit_code == 0, done.output

@@ -77,10 +77,10 @@ def scheme_table(costs: list[Cost], width: int, title: str = "") -> Table:
     if width >= WIDE:
         columns += [Column("quantizers\nW, E, A", width=13), Column("attention\nweights", width=15), word("losses")]
     columns += [*map(number, ("MiB", "paper", "GFLOPs", "paper")), word("note")]
-    numbers, rows = _numbered(costs), []
+    numbers, losses, rows = _numbered(costs), _names_of_losses(costs), []
     for cost in costs:
         scheme, notes = cost.scheme, sorted(numbers[reason] for reason in cost.reasons)
-        described = _described(scheme) if width >= WIDE else ()
+        described = (*_described(scheme), losses[_losses(scheme.schedule)]) if width >= WIDE else ()
         rows.append([scheme.name, str(scheme.bits), *described, *_figures(cost), " ".join(map(str, notes))])
     return plain_table(title, columns, rows)
 
@@ -91,22 +91,36 @@ def _numbered(costs: list[Cost]) -> dict[str, int]:
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
-def _described(scheme: Scheme) -> tuple[str, str, str]:
-    """Quantizers, once if all are the same; what is quantized in attention, such as `sign of softmax`; the losses."""
+def _described(scheme: Scheme) -> tuple[str, str]:
+    """Quantizers, once if all are the same; what is quantized in attention, such as `sign of softmax`."""
     names = (scheme.weight, scheme.embedding, scheme.activation)
     quantizers = scheme.weight if len(set(names)) == 1 else ", ".join(names)
     quantizers += f"; FFN {scheme.ffn_hidden}" if scheme.ffn_hidden else ""
     source = "scores" if scheme.normalizer == "none" else scheme.normalizer
     share = "" if scheme.quantile is None else f" {100 * scheme.quantile:g}%"
     attention = source if scheme.attention == "none" else f"{scheme.attention}{share} of {source}"
-    return quantizers, attention, _losses(scheme.schedule)[0]
+    return quantizers, attention
 
 
-def _losses(schedule: tuple[Stage, ...]) -> tuple[str, str]:
-    """The name of a schedule in the table, and its terms, stage by stage."""
-    if len(schedule) == 1:
-        return schedule[0].name, " + ".join(schedule[0].weights)
-    return f"{len(schedule)} stages", ", ".join(f"{stage.name}: {' + '.join(stage.weights)}" for stage in schedule)
+def _losses(schedule: tuple[Stage, ...]) -> str:
+    """The terms of a schedule with weights other than 1, stage by stage."""
+    terms = {
+        stage.name: " + ".join(term if weight == 1 else f"{weight:g} {term}" for term, weight in stage.weights.items())
+        for stage in schedule
+    }
+    return terms[schedule[0].name] if len(schedule) == 1 else ", ".join(map(": ".join, terms.items()))
+
+
+def _names_of_losses(costs: list[Cost]) -> dict[str, str]:
+    """The name of each schedule in the table, by its losses; a name that comes again with others gets a number."""
+    names: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for schedule in (cost.scheme.schedule for cost in costs):
+        name = schedule[0].name if len(schedule) == 1 else f"{len(schedule)} stages"
+        if (losses := _losses(schedule)) not in names:
+            counts[name] += 1
+            names[losses] = name if counts[name] == 1 else f"{name} ({counts[name]})"
+    return names
 
 
 def _figures(cost: Cost) -> list[str]:
@@ -135,7 +149,7 @@ def footnotes(costs: list[Cost], width: int) -> Table:
         "GFLOPs": f"{RULES['flops']}; {extra}",
     }
     if width >= WIDE:
-        notes |= dict(_losses(cost.scheme.schedule) for cost in costs)
+        notes |= {name: losses for losses, name in _names_of_losses(costs).items()}
     else:
         notes["more"] = f"{WIDE} columns show quantizers, attention and losses too; --json has everything"
     notes |= {str(number): reason for reason, number in _numbered(costs).items()}
