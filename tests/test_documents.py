@@ -13,6 +13,7 @@ import pytest
 
 from bibert.cli.app import run
 from bibert.data.synthetic import make_reviews
+from bibert.distill.objective import TERMS
 from bibert.nn.schemes import SCHEMES
 from bibert.training.recipe import Recipe, presets
 
@@ -96,6 +97,12 @@ def test_every_kind_of_analysis_has_a_command_in_its_document():
     assert all(f"\nbibert analyze {command.name} " in text for command in analyze.registered_commands)
 
 
+def test_the_page_about_training_lists_every_loss_term():
+    section = (ROOT / "docs" / "training.md").read_text(encoding="utf-8").split("## Loss terms")[1].split("\n## ")[0]
+    first_cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`(\w+)`", "".join(first_cells))) == set(TERMS)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_of_a_document_leads_to_a_file(document):
     links = re.findall(r"\]\(([^)#\s]+)|src=\"([^\"]+)", document.read_text(encoding="utf-8"))
@@ -175,7 +182,7 @@ def rows_of(section):
 
 
 ELEMENTS = [row for row in rows_of("1.") if row[-1].startswith("`")]
-WORDS = {"sign", "gold", "prediction", "released-*", "paper-*", "gelu_sign"}  # values of fields, keys of tables
+FAMILIES = {"released-*", "paper-*"}  # of presets
 
 
 @pytest.mark.parametrize("row", ELEMENTS, ids=[row[0] for row in ELEMENTS])
@@ -198,7 +205,8 @@ def test_every_default_in_the_document_is_the_default_of_the_recipe():
 
 
 def test_every_choice_names_only_what_exists():
-    known = {name for file in PACKAGE.rglob("*.py") for name in names_in(file)} | WORDS | set(presets())
+    known = {name for file in PACKAGE.rglob("*.py") for name in names_in(file)}
+    known |= {*TERMS, *presets(), *FAMILIES}
     for row in rows_of("2.") + rows_of("3."):
         for code in CODE.findall(row[-1]):
             name = code.split(" = ")[0]

@@ -103,6 +103,7 @@ def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
     for layer, (student_trace, teacher_trace) in enumerate(zip(mine, match.taught(theirs), strict=True)):
         kept = student.config.kept_heads[layer]
         assert len(kept) == student_trace.scores.shape[1] == 2
+        assert {name for name, x in vars(student_trace).items() if name != "levels" and x.dim() == 4} == set(PER_HEAD)
         for name in PER_HEAD:
             assert torch.equal(getattr(teacher_trace, name), getattr(theirs[layer], name)[:, kept]), name
         by_head = theirs[layer].context.unflatten(-1, (-1, student.config.head_size))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCORES = "scores"  # distilled by the baseline
 SIMILARITIES = ("query", "key", "value")  # distilled by Direction-Matching Distillation
 THINGS = (SCORES, *SIMILARITIES)
-TERM_OF = {SCORES: "attention", **{name: f"dmd_{name}" for name in SIMILARITIES}}  # the loss term that asks for each
+ASKED_BY = {"attention": SCORES, **{f"dmd_{name}": name for name in SIMILARITIES}}  # what a loss term asks for
 
 # How one thing moved: the share of elements that moved each way, and their mean step, which is 0 if none moved. The
 # shares add up to 1 with that of elements that did not move.
@@ -43,8 +43,8 @@ def mean_margin(share: Floats, margin: Floats) -> Floats:
 
 def distilled_by(scheme: Scheme) -> list[str]:
     """The members of `THINGS` that training with a scheme matches with the teacher's."""
-    terms = {term for stage in scheme.schedule for term in stage.weights}
-    return [thing for thing, term in TERM_OF.items() if term in terms]
+    asked = {ASKED_BY.get(term) for stage in scheme.schedule for term in stage.weights}
+    return [thing for thing in THINGS if thing in asked]
 
 
 class DirectionProbe:
