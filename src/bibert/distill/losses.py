@@ -5,8 +5,7 @@ logits. Direction-Matching Distillation (Section 3.3.2) compares directions: P_Q
 of the tokens of one text, and a term ‖P - P_T‖ equals √(2 - 2·cos) of the two matrices. Every term is computed per
 text, over its real tokens, and then averaged over heads and over the batch. So it does not depend on padding, and the
 mean over the processes of a distributed run is the loss of the whole batch; `norm_scope = "batch"` is the exception.
-Each function sees one layer; `objective` sums over layers and applies the weights. The teacher is frozen, so its
-tensors need no `detach`.
+Each function sees one layer; `objective` sums over layers and applies the weights. The teacher is frozen: no `detach`.
 """
 
 from typing import Any, Literal
@@ -86,21 +85,16 @@ def direction_distance(student: Tensor, teacher: Tensor, norm_scope: NormScope, 
     """The mean of ‖S/‖S‖ - T/‖T‖‖, a number from 0 to 2; the teacher has no gradient and padding is 0 in both.
 
     Scope "sample", the paper's reading, takes a norm per index of the first `lead_dims` dimensions: 2 for (sample,
-    head), 1 for sample. "batch", the released code's, takes one norm over the whole tensor: long texts and large heads
-    dominate.
+    head), 1 for sample. "batch", the released code's, takes one for the tensor: long texts and large heads dominate.
     """
     dims = tuple(range(lead_dims if norm_scope == "sample" else 0, student.dim()))
     return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
-    """‖P_F - P_F,T‖ for one F of {Q, K, V} in one layer; (B, H, T, D) each, `mask` (B, T) or ones.
-
-    The scale of F does not matter, nor does a factor of the similarity such as 1/√D.
-    """
+    """‖P_F - P_F,T‖ for one F of {Q, K, V} of any scale; (B, H, T, D) each, `mask` (B, T) or ones."""
     real = mask[:, None, :, None]
-    similarities = similarity(student * real), similarity(teacher * real)
-    return direction_distance(*similarities, norm_scope, lead_dims=2)
+    return direction_distance(similarity(student * real), similarity(teacher * real), norm_scope, lead_dims=2)
 
 
 def hidden_direction_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:

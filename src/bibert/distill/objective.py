@@ -76,8 +76,7 @@ class Lesson:
     hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
     logits: tuple[Tensor, Tensor]
     labels: Tensor
-    # (B, T); all ones if padding counts, as in the released code. (B, 1) unless a term reads the `trace`
-    mask: Tensor
+    mask: Tensor  # (B, T), ones if padding counts (the released code); ones (B, 1) unless a term reads the `trace`
     norm_scope: NormScope
 
     def sum_over_layers(self, loss: LossOfLayer, name: str) -> Tensor:
@@ -161,9 +160,7 @@ class Objective:
             assert mine is not None
             assert theirs is not None
             layers = list(zip(mine.layers, match.taught(theirs.layers), strict=True))
-            states = [
-                (state, theirs.hidden_states[i * match.depth_ratio]) for i, state in enumerate(mine.hidden_states)
-            ]
+            states = list(zip(mine.hidden_states, theirs.hidden_states[:: match.depth_ratio], strict=True))
             mask = mine.mask if self.mask_padding else torch.ones_like(mine.mask)
         lesson = Lesson(layers, states, (student.logits, teacher.logits), labels, mask, self.norm_scope)
         values = {name: TERMS[name].loss(lesson) for name in self.weights}
