@@ -88,7 +88,7 @@ check-wheel: wheel ## Install the wheel without torch and label a text with the 
 	$(PYTHON) -m venv --clear build/wheel-venv
 	build/wheel-venv/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	build/wheel-venv/bin/python -c 'import importlib.util as i; assert i.find_spec("torch") is None'
-	build/wheel-venv/bin/bibert predict --model quickstart/model.bibert "a gorgeous, witty film"
+	build/wheel-venv/bin/bibert predict --model quickstart/bibert_4.bibert "a gorgeous, witty film"
 
 clean: ## Remove the virtual environment and all generated files
 	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,10 +1,10 @@
 """Is one bit worth it? Accuracy on SST-2's dev set against the time for a text and the size to ship.
 
-Compared are a packed model, its full-precision teacher in torch, ONNX Runtime and OpenVINO, in float32 and int8, and
-classifiers that count words or average their vectors. Time is from text to label with one thread; accuracy is measured
-on the engine that is timed. `bibert.lab.rivals` builds the engines and times them in turns.
+Compared are packed models at positions of the dial, their full-precision teacher in torch, ONNX Runtime and OpenVINO,
+in float32 and int8, and classifiers that count words or average their vectors. Time is from text to label with one
+thread; accuracy is measured on the engine that is timed. `bibert.lab.rivals` builds the engines and times them.
 
-    python benchmarks/front.py --packed model.bibert --teacher folder --glue folder [--rounds 50]
+    python benchmarks/front.py --packed model.bibert ... --teacher folder --glue folder [--rounds 50]
     python benchmarks/front.py --redraw    # draw the figure and print the table from results/front.json
 """
 
@@ -66,18 +66,23 @@ BATCH = 32
 CALIBRATION_TEXTS = 300  # NNCF's default
 
 
-def measure(packed: Path, teacher: Path, glue: Path, rounds: int) -> dict[str, Any]:
+def measure(packed: Sequence[Path], teacher: Path, glue: Path, rounds: int) -> dict[str, Any]:
     """Build every contender, count its correct answers, and time all of them in turns."""
     rivals = get_rivals(TEACHERS)
     require_packages([*(name for rival in rivals for name in rival.packages), *PIP_NAMES])
     require_extra("plot", "the front")
-    data, ours = load_glue("SST-2", glue), load(packed, threads=THREADS)
-    check_labels(packed, ours.labels, data)
+    data, models = load_glue("SST-2", glue), [load(path, threads=THREADS) for path in packed]
+    ours = models[0]
+    for path, model in zip(packed, models, strict=True):
+        check_labels(path, model.labels, data)
     check_labels(teacher, label_names_of(teacher), data)
     dev = data.dev["dev"]
     with tempfile.TemporaryDirectory(prefix="bibert-front-") as folder:
         contenders = [
-            Contender(OURS, "1 bit", packed_classify(ours), packed.stat().st_size),
+            *(
+                Contender(name_of(model), "1-bit weights", packed_classify(model), path.stat().st_size)
+                for path, model in zip(packed, models, strict=True)
+            ),
             *teachers(rivals, teacher, data.train, ours.max_length, Path(folder)),
             bag_of_words_contender("bag of words", data.train, 1),
             bag_of_words_contender("bag of words, bigrams", data.train, 2),
@@ -97,6 +102,12 @@ def measure(packed: Path, teacher: Path, glue: Path, rounds: int) -> dict[str, A
         "cpu_share": {"one": alone.cpu_share, "batch": together.cpu_share},
         "points": points_of(contenders, correct, alone, together),
     }
+
+
+def name_of(model: TextClassifier) -> str:
+    """A packed model by its bits of activation: ours without a number has one."""
+    bits = model.config.activation_bits
+    return OURS if bits == 1 else f"{OURS}, {bits} bits"
 
 
 def require_packages(names: Sequence[str]) -> None:
@@ -174,7 +185,8 @@ def points_of(
     contenders: Sequence[Contender], correct: dict[str, int], alone: Turns, together: Turns
 ) -> list[dict[str, Any]]:
     """The figures of every contender, for the results file."""
-    one, batch = summarize(alone.seconds, OURS), summarize(together.seconds, OURS)
+    first = contenders[0].name
+    one, batch = summarize(alone.seconds, first), summarize(together.seconds, first)
     return [
         {
             "name": each.name,
@@ -210,8 +222,10 @@ def draw(results: dict[str, Any]) -> None:
 def main() -> None:
     """Measure, write the results file, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packed", type=Path, help="a packed model of SST-2")
-    parser.add_argument("--teacher", type=Path, help="the folder of its full-precision teacher")
+    parser.add_argument(
+        "--packed", type=Path, nargs="+", help="packed models of SST-2; times are relative to the first"
+    )
+    parser.add_argument("--teacher", type=Path, help="the folder of their full-precision teacher")
     parser.add_argument("--glue", type=Path, help="the folder with SST-2/train.tsv and dev.tsv")
     parser.add_argument("--rounds", type=int, default=50, help="how many texts, and how many batches, to time")
     parser.add_argument("--redraw", action="store_true", help="do not measure; use the results file")
@@ -234,7 +248,8 @@ def main() -> None:
 
 def _write_results(results: dict[str, Any], options: argparse.Namespace) -> None:
     # Folders are left out: a path of this machine is of no use on another.
-    words = f"--packed {options.packed.name} --teacher <teacher> --glue <GLUE> --rounds {options.rounds}"
+    packed = " ".join(path.name for path in options.packed)
+    words = f"--packed {packed} --teacher <teacher> --glue <GLUE> --rounds {options.rounds}"
     results = {"command": f"python benchmarks/front.py {words}", **results}
     RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

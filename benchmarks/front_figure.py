@@ -32,7 +32,7 @@ class Style(NamedTuple):
 
 
 KINDS: Mapping[str, Style] = {
-    "1 bit": Style("*", "#C04000", 190),
+    "1-bit weights": Style("*", "#C04000", 190),
     "float32": Style("o", "#0060A0", 46),
     "int8": Style("s", "#007A5A", 42, filled=False),
     "words": Style("D", "#444444", 36),

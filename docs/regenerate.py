@@ -20,6 +20,7 @@ from typing import Any
 from bibert.data.glue import TASKS
 from bibert.lab.paper import TABLE_1
 from bibert.lab.tables import Cell, effects, load_cells, markdown, mean_scores
+from bibert.nn.schemes import SCHEMES
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -79,16 +80,13 @@ def speedup(*engines: Path) -> str:
 def quickstart(path: Path) -> str:
     """The table that `bibert quickstart` ends with."""
     result = _read(path)
-    facts = {
-        "bag of words": ("bag of words (TF-IDF)", "", "none"),
-        "full_precision": ("full_precision (the teacher)", "32-32-32", "softmax"),
-        "baseline": ("baseline", "1-1-1", "sign(softmax)"),
-        "bibert": ("bibert", "1-1-1", "Bi-Attention"),
-        "bibert, packed": ("bibert, packed", "1-1-1", "Bi-Attention"),
-    }
-    rows = [[*facts[model], f"{100 * accuracy:.1f}"] for model, accuracy in result["accuracy"].items()]
+    names = {"bag of words": "bag of words (TF-IDF)", "full_precision": "full_precision (the teacher)"}
+    rows = [
+        [names.get(model, model), str(SCHEMES[model].bits) if model in SCHEMES else "", f"{100 * accuracy:.1f}"]
+        for model, accuracy in result["accuracy"].items()
+    ]
     origin = f"Seed {result['seed']}, {result['seconds']:.0f} s on {result['machine']}; commit {result['commit']}."
-    return f"{table(['model', 'bits W-E-A', 'attention', 'dev accuracy %'], rows)}\n\n{origin}"
+    return f"{table(['model', 'bits W-E-A', 'dev accuracy %'], rows)}\n\n{origin}"
 
 
 def runs(path: Path, teachers: Path | None = None) -> str:

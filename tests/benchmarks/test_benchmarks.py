@@ -43,7 +43,7 @@ def a_front(*points):
 
 def a_point(name, correct, ratio):
     timing = {"median_ms": 0.5 * ratio, "best_ms": 0.5, "ratio": {"median": ratio, "low": ratio, "high": 2 * ratio}}
-    facts = {"name": name, "kind": "1 bit", "correct": correct, "shipped_bytes": 4_414_000}
+    facts = {"name": name, "kind": "1-bit weights", "correct": correct, "shipped_bytes": 4_414_000}
     return facts | {"one": timing, "batch": timing}
 
 
