@@ -27,6 +27,7 @@
 
 #include "avx512_tile.h"
 #include "levels.h"
+#include "plain.h"
 
 namespace bibert {
 namespace {
@@ -39,17 +40,31 @@ constexpr size_t kLineEntries = kAlignment / sizeof(uint32_t);
 
 size_t panel_bytes(size_t outputs, size_t inputs) { return padded(outputs) * words_for(inputs) * sizeof(uint64_t); }
 
+// Word `word` of 8 rows, 0 for those that are not there.
+__m512i load_column(const uint64_t* bits, size_t rows, size_t words, size_t word, size_t first) {
+  const __mmask8 present = static_cast<__mmask8>(first < rows ? (1U << lesser(rows - first, 8)) - 1 : 0);
+  const uint64_t* const from = bits + first * words + word;
+  if (words == 1) return _mm512_maskz_loadu_epi64(present, from);
+  const __m512i rows8 = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m512i at = _mm512_mullo_epi64(rows8, _mm512_set1_epi64(static_cast<int64_t>(words)));
+  return _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), present, at, from, sizeof(uint64_t));
+}
+
 // [group of channels][word][panel][first, first ^ second][lane], so that a tile reads one stream.
 void pack_panels(const uint64_t* bits, size_t outputs, size_t inputs, void* panels) {
   const size_t words = words_for(inputs);
-  for (size_t channel = 0; channel < padded(outputs); ++channel) {
-    const size_t panel = channel % kGroup / kLanes;
+  const __m512i low_halves = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i high_halves = _mm512_add_epi32(low_halves, _mm512_set1_epi32(1));
+  for (size_t channel = 0; channel < padded(outputs); channel += kLanes) {
     uint32_t* entry = static_cast<uint32_t*>(panels) + channel / kGroup * words * kStep;
-    entry += panel * 2 * kLanes + channel % kLanes;
+    entry += channel % kGroup / kLanes * 2 * kLanes;
     for (size_t word = 0; word < words; ++word, entry += kStep) {
-      const uint64_t weight = channel < outputs ? bits[channel * words + word] : 0;
-      entry[0] = static_cast<uint32_t>(weight);
-      entry[kLanes] = static_cast<uint32_t>(weight ^ weight >> 32);
+      const __m512i low = load_column(bits, outputs, words, word, channel);
+      const __m512i high = load_column(bits, outputs, words, word, channel + kLanes / 2);
+      const __m512i first = _mm512_permutex2var_epi32(low, low_halves, high);
+      const __m512i second = _mm512_permutex2var_epi32(low, high_halves, high);
+      _mm512_storeu_si512(entry, first);
+      _mm512_storeu_si512(entry + kLanes, _mm512_xor_si512(first, second));
     }
   }
 }
@@ -379,7 +394,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kAvx512 = {"avx512",   &kAvx512Levels, panel_bytes,   pack_panels, tile_bytes,
-                         pack_tiles, linear_bits,    linear_floats, layer_norm};
+const Kernels kAvx512 = {"avx512",    &kAvx512Levels, panel_bytes, pack_panels, tile_bytes, pack_tiles,
+                         linear_bits, linear_floats,  layer_norm,  embed,       transpose};
 
 }  // namespace bibert
