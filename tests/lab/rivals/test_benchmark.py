@@ -10,7 +10,8 @@ from bibert.lab.rivals import benchmark
 from bibert.lab.rivals.alone import ChildError
 from bibert.lab.rivals.benchmark import Plan, compare
 from bibert.lab.rivals.engines import OURS, Rival
-from bibert.lab.rivals.models import Shape
+from bibert.lab.rivals.models import Shape, random_packed, with_bits
+from bibert.packed.file import save
 
 SHAPES = (Shape(1, 4), Shape(2, 8))
 
@@ -67,6 +68,16 @@ def test_every_engine_has_its_size_memory_and_times_at_every_shape(tiny, tiny_fi
     assert [entry.file_bytes for entry in report.entries] == [tiny_file.stat().st_size, 1000, 1000]
     assert report.config == tiny
     assert report.entries[0].timings[SHAPES[0]].ratio.median == 1.0
+
+
+@pytest.mark.usefixtures("children")
+def test_packed_files_with_more_bits_take_their_turns_beside_ours(tiny, tiny_file, tmp_path):
+    file = tmp_path / "more.bibert"
+    save(random_packed(with_bits(tiny, 4)), file)
+    report = compare(tiny_file, Plan((fake_rival("a"),), SHAPES, rounds=3), {"4 bits": file})
+    assert [entry.name for entry in report.entries] == [OURS, "4 bits", "a"]
+    assert report.entries[1].file_bytes == file.stat().st_size
+    assert set(report.entries[1].timings) == set(SHAPES)
 
 
 def test_a_rival_that_is_missing_or_fails_is_listed_with_the_reason_and_the_others_continue(children, tiny_file):

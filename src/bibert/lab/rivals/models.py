@@ -6,7 +6,7 @@ transformers are imported on demand.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
@@ -52,6 +52,11 @@ def random_batch(shape: Shape, vocabulary: int, seed: int = 0) -> tuple[Ids, Ids
     """Random token ids and a mask of ones: no engine has to compute padding."""
     ids = np.random.default_rng(seed).integers(vocabulary, size=shape, dtype=np.int64)
     return ids, np.ones_like(ids)
+
+
+def with_bits(config: PackedConfig, bits: int) -> PackedConfig:
+    """The shape with activations of 2 or 4 bits, as `bibert_2` and `bibert_4` have them: attention has 4 in both."""
+    return replace(config, activation_bits=bits, attention_bits=4, ffn_levels="bool")
 
 
 def random_packed(config: PackedConfig, seed: int = 0, tokenizer: bytes = NO_TOKENIZER) -> PackedModel:
