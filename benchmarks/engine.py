@@ -1,8 +1,9 @@
 """How fast is a packed model beside torch, ONNX Runtime and OpenVINO? Three architectures, four batches.
 
-Packed models have activations of 1, 2 and 4 bits. Weights are random, because the time of a forward pass does not depend on them; accuracy is not measured. All engines
-take turns in one process on the same ids, without padding (`bibert.lab.rivals`). `bibert bench` does the same for a
-file of yours. Install the rivals with `pip install 'bibert[bench]'`.
+Packed models have activations of 1, 2 and 4 bits. Weights are random, because the time of a forward pass does not
+depend on them; accuracy is not measured. All engines take turns in one process on the same ids, without padding
+(`bibert.lab.rivals`). `bibert bench` does the same for a file of yours. Install the rivals with
+`pip install 'bibert[bench]'`.
 
     python benchmarks/engine.py [--rounds 15] [--threads 1] [--rival openvino-int8] [--output results.json]
 """
