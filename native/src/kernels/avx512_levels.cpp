@@ -158,15 +158,20 @@ void Avx512::compute_tile(const Tile& tile, size_t rows, size_t blocks, uint8_t 
   (top == 3 ? kSumTile<7> : kSumTile<1>)[rows - 1][blocks - 1](tile);
 }
 
-// Sixteen dot products of a row.
+// Sixteen dot products of a row; `offset` is that of the channels. All are integers below 2^24, so that floats, also
+// those of the fused multiplication, are exact.
 template <bool kHasBefore>
-[[gnu::always_inline]] inline __m512 dots_of(const BlockSums& block, size_t r, size_t i) {
+[[gnu::always_inline]] inline __m512 dots_of(const BlockSums& block, size_t r, size_t i, __m512 offset) {
   const uint16_t* const from = block.sums + r * block.sums_stride + i;
   __m512i sum = _mm512_cvtepu16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
   if (kHasBefore) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(block.before + r * block.before_stride + i));
-  const __m512i scaled = _mm512_sll_epi32(sum, _mm_cvtsi32_si128(block.shift));
-  const __m512i offset = _mm512_add_epi32(_mm512_loadu_si512(block.offsets + i), _mm512_set1_epi32(block.of_rows[r]));
-  return _mm512_cvtepi32_ps(_mm512_sub_epi32(scaled, offset));
+  const __m512 factor = _mm512_set1_ps(static_cast<float>(1 << block.shift));
+  const __m512 scaled = _mm512_fmsub_ps(_mm512_cvtepi32_ps(sum), factor, offset);
+  return _mm512_sub_ps(scaled, _mm512_set1_ps(static_cast<float>(block.of_rows[r])));
+}
+
+[[gnu::always_inline]] inline __m512 offset_of(const BlockSums& block, size_t i) {
+  return _mm512_cvtepi32_ps(_mm512_loadu_si512(block.offsets + i));
 }
 
 struct FloatOutput {
@@ -179,9 +184,10 @@ struct FloatOutput {
     for (size_t i = 0; i < kBlock; i += 16) {
       const __m512 scale = _mm512_loadu_ps(affine.scale + block.channel + i);
       const __m512 bias = _mm512_loadu_ps(affine.bias + block.channel + i);
+      const __m512 offset = offset_of(block, i);
       for (size_t r = 0; r < block.rows; ++r) {
         const size_t at = (block.row + r) * stride + block.channel + i;
-        __m512 value = _mm512_add_ps(_mm512_mul_ps(scale, dots_of<kHasBefore>(block, r, i)), bias);
+        __m512 value = _mm512_add_ps(_mm512_mul_ps(scale, dots_of<kHasBefore>(block, r, i, offset)), bias);
         if (affine.residual != nullptr) value = _mm512_add_ps(value, _mm512_loadu_ps(affine.residual + at));
         _mm512_storeu_ps(values + at, value);
       }
@@ -201,7 +207,7 @@ struct IndexOutput {
     const __m512 top = _mm512_set1_ps(out.levels.top);
     // Packs work on each quarter of 128 bits.
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512 scale[kParts], bias[kParts], edge[kParts], rate[kParts];
+    __m512 scale[kParts], bias[kParts], edge[kParts], rate[kParts], offset[kParts];
 #pragma GCC unroll 4
     for (size_t part = 0; part < kParts; ++part) {
       const size_t channel = block.channel + 16 * part;
@@ -209,13 +215,14 @@ struct IndexOutput {
       bias[part] = _mm512_loadu_ps(affine.bias + channel);
       edge[part] = _mm512_loadu_ps(out.levels.edge + channel);
       rate[part] = _mm512_loadu_ps(out.levels.rate + channel);
+      offset[part] = offset_of(block, 16 * part);
     }
     uint8_t* to = out.indices + block.row * out.stride + block.channel;
     for (size_t r = 0; r < block.rows; ++r, to += out.stride) {
       __m512i index[kParts];
 #pragma GCC unroll 4
       for (size_t part = 0; part < kParts; ++part) {
-        const __m512 scaled = _mm512_mul_ps(scale[part], dots_of<kHasBefore>(block, r, 16 * part));
+        const __m512 scaled = _mm512_mul_ps(scale[part], dots_of<kHasBefore>(block, r, 16 * part, offset[part]));
         const __m512 above_edge = _mm512_sub_ps(_mm512_add_ps(scaled, bias[part]), edge[part]);
         index[part] = _mm512_cvttps_epi32(_mm512_min_ps(_mm512_mul_ps(above_edge, rate[part]), top));
       }
