@@ -55,8 +55,14 @@ struct Avx512 {
   // Splitting a register into even and odd bytes keeps the channels in order.
   static size_t place(size_t channel) { return channel < kBlock / 2 ? 2 * channel : 2 * channel - kBlock + 1; }
 
+  // Nothing past the end of the row: the next one may belong to another thread.
+  [[gnu::always_inline]] static __m256i load_inputs(const uint8_t* indices, size_t available) {
+    if (available >= 32) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(indices));
+    return _mm256_maskz_loadu_epi8((1U << available) - 1, indices);
+  }
+
   // The tables of `steps` steps, and a few more to a multiple of four.
-  static void make_tables(const uint8_t* indices, size_t steps, uint8_t* tables) {
+  static void make_tables(const uint8_t* indices, size_t available, size_t steps, uint8_t* tables) {
     const __m512i first = kFirstInput.load();
     const __m512i second = kSecondInput.load();
     const __m512i third = kThirdInput.load();
@@ -64,8 +70,10 @@ struct Avx512 {
 #pragma GCC unroll 4
     for (size_t i = 0; i < kTogether; ++i)
       halves[i] = _mm512_add_epi8(kSecondHalf.load(), _mm512_set1_epi8(static_cast<char>(16 * i)));
-    for (size_t step = 0; step < steps; step += kTogether, indices += kTogether * kStepInputs) {
-      const __m512i inputs = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(indices)));
+    for (size_t step = 0; step < steps; step += kTogether) {
+      const __m512i inputs = _mm512_castsi256_si512(load_inputs(indices, available));
+      indices += kTogether * kStepInputs;
+      available -= kTogether * kStepInputs;
       const __m512i three = _mm512_add_epi8(_mm512_add_epi8(_mm512_maskz_permutexvar_epi8(kHasFirst, first, inputs),
                                                             _mm512_maskz_permutexvar_epi8(kHasSecond, second, inputs)),
                                             _mm512_maskz_permutexvar_epi8(kHasThird, third, inputs));
