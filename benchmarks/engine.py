@@ -1,8 +1,9 @@
 """How fast is a packed model beside torch, ONNX Runtime and OpenVINO? Three architectures, four batches.
 
-Weights are random, because the time of a forward pass does not depend on them; accuracy is not measured. All engines
-take turns in one process on the same ids, without padding (`bibert.lab.rivals`). `bibert bench` does the same for a
-file of yours. Install the rivals with `pip install 'bibert[bench]'`.
+Packed models have activations of 1, 2 and 4 bits. Weights are random, because the time of a forward pass does not
+depend on them; accuracy is not measured. All engines take turns in one process on the same ids, without padding
+(`bibert.lab.rivals`). `bibert bench` does the same for a file of yours. Install the rivals with
+`pip install 'bibert[bench]'`.
 
     python benchmarks/engine.py [--rounds 15] [--threads 1] [--rival openvino-int8] [--output results.json]
 """
@@ -14,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import tables
-from random_models import random_packed
+from random_models import random_packed, with_bits
 
 from bibert.cli.console import say
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.rivals.benchmark import Plan, compare
-from bibert.lab.rivals.engines import RIVALS, Shape, get_rivals
+from bibert.lab.rivals.engines import OURS, RIVALS, Shape, get_rivals
 from bibert.packed.file import save
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
+BITS = (2, 4)  # of activations, beside models with 1
 SHAPES = (Shape(1, 128), Shape(1, 32), Shape(8, 128), Shape(32, 64))
 
 MODELS = {"12 x 768 (BERT base)": "bert-base", "6 x 384 (MiniLM-L6)": "minilm-l6", "4 x 312 (TinyBERT-4L)": "4L"}
@@ -36,7 +38,10 @@ def measure(plan: Plan) -> dict[str, Any]:
         for name, architecture in MODELS.items():
             say(name)
             save(random_packed(ARCHITECTURES[architecture]), path)
-            reports[name] = compare(path, plan).to_dict()
+            more_bits = {f"{OURS}, {bits} bits": path.with_stem(f"random-{bits}") for bits in BITS}
+            for bits, file in zip(BITS, more_bits.values(), strict=True):
+                save(random_packed(with_bits(ARCHITECTURES[architecture], bits)), file)
+            reports[name] = compare(path, plan, more_bits).to_dict()
     first = next(iter(reports.values()))
     return {
         "machine": first["machine"],

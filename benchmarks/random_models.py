@@ -1,5 +1,6 @@
 """Packed models with random weights: the time of a forward pass does not depend on the values."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,11 @@ from bibert.packed.schema import PackedConfig, TensorSpec, columns_of_bits, tens
 
 SPREAD = 0.02  # BERT's initializer_range; it keeps the input of every LayerNorm far inside the numeric contract
 NO_TOKENIZER = b"{}"  # a packed file must have one; benchmarks feed ids, and a rival's file has none either
+
+
+def with_bits(config: PackedConfig, bits: int) -> PackedConfig:
+    """The shape with activations of 2 or 4 bits, as `bibert_2` and `bibert_4` have them: attention has 4 in both."""
+    return replace(config, activation_bits=bits, attention_bits=4, ffn_levels="bool")
 
 
 def random_packed(config: PackedConfig, seed: int = 0, tokenizer: bytes = NO_TOKENIZER) -> PackedModel:

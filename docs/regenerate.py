@@ -71,7 +71,7 @@ def speedup(*engines: Path) -> str:
     for results in map(_read, engines):
         heads.append({"avx512": "AVX-512 with VNNI", "avx2": "AVX2"}[results["machine"]["isa"]])
         for architecture, measured in results["architectures"].items():
-            rivals = [engine["timings"] for engine in measured if engine["name"] != "bibert"]
+            rivals = [engine["timings"] for engine in measured if not engine["name"].startswith("bibert")]
             best = [min(rival[shape]["ratio"]["median"] for rival in rivals) for shape in results["shapes"]]
             ratios.setdefault(architecture, []).append(f"{min(best):.1f} to {max(best):.1f}")
     return table(heads, [[architecture, *values] for architecture, values in ratios.items()])

@@ -45,11 +45,8 @@ void AttentionScratch::make_weights(const Model& model, const Layer& layer, cons
   std::transform(minimum, minimum + kWordBits, most_of_channel_.data(), [](int32_t least) { return -least; });
   for (size_t w = 0; w < words; ++w) {
     uint64_t* block = words_.data() + w * kWordBits;
-    transpose(block);
-    for (size_t d = 0; d < head_size; ++d) {
-      channels_[d * words + w] = block[d];
-      most_of_channel_[d] += __builtin_popcountll(block[d]);
-    }
+    model.kernels->transpose(block, most_of_channel_.data());
+    for (size_t d = 0; d < head_size; ++d) channels_[d * words + w] = block[d];
   }
   model.kernels->pack_panels(channels_.data(), head_size, keys, value_panels_.data());
 }

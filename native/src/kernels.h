@@ -77,6 +77,15 @@ struct LayerNorm {
   uint8_t* indices;  // rows of padded(channels)
 };
 
+// The embedding of a token: output = (±scale, by the bits of the word, + token_type) + position, rounded in this order.
+struct Embedding {
+  const uint64_t* bits;
+  float scale;
+  const float* token_type;
+  const float* position;
+  size_t channels;
+};
+
 constexpr double kGrid = 65536.0;          // statistics are integers in units of 2^-16
 constexpr float kLayerNormLimit = 512.0F;  // so that 4,096 squares fit in 64 bits
 
@@ -118,6 +127,10 @@ struct Kernels {
   void (*linear_floats)(const Product& product, const Affine& affine, float* values);
   // False if an input is not finite or not inside ±kLayerNormLimit; the output is then meaningless.
   bool (*layer_norm)(const LayerNorm& norm);
+  // `row` has padded(channels) entries.
+  void (*embed)(const Embedding& embedding, float* row);
+  // Transposes 64 words of 64 bits: bit i of word j becomes bit j of word i. Adds the ones of each new word to `ones`.
+  void (*transpose)(uint64_t* words, int32_t* ones);
 };
 
 extern const Kernels kReference;

@@ -7,7 +7,7 @@
 
 namespace bibert {
 
-// row = (scale · word bits + token type) + position, in float32 and in this order; the row has padded(hidden) entries.
+// The sum of the three embeddings of a token; the row has padded(hidden) entries.
 void embed(const Model& model, int32_t id, int32_t token_type, int32_t position, float* row);
 
 // The bits [first, first + count) of a row as one word; count is at most 64.
@@ -18,9 +18,6 @@ void put_bits(uint64_t* row, size_t first, size_t count, uint64_t bits);
 
 // The bits of a head, one word per row, from rows of inner() bits.
 void take_head(const Model& model, const uint64_t* rows, size_t count, size_t head, uint64_t* words);
-
-// Transposes 64 words of 64 bits: bit i of word j becomes bit j of word i.
-void transpose(uint64_t words[kWordBits]);
 
 // tanh of the pooled row, then the classifier, in float64, each rounded once; overwrites `pooled`. False if a logit is
 // not finite.

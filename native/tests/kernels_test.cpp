@@ -191,6 +191,38 @@ void test_layer_norm(Context& context, Random& random, size_t rows, size_t chann
   }
 }
 
+// By definition: all tables compile the same code.
+void test_embed(Context& context, Random& random, size_t channels) {
+  context.function = "embed";
+  std::snprintf(context.shape, sizeof context.shape, "channels %zu", channels);
+  Guarded<uint64_t> bits = random_rows(random, 1, channels);
+  Guarded<float> type = random_parameters(random, channels), position = random_parameters(random, channels);
+  const float scale = std::fabs(random_parameter(random));
+  Guarded<float> found(padded(channels), 0xCC), wanted(padded(channels));
+  for (size_t c = 0; c < channels; ++c) {
+    const float word = bits[c / kWordBits] >> c % kWordBits & 1 ? scale : -scale;
+    const float sum = word + type[c];
+    wanted[c] = sum + position[c];
+  }
+  context.kernels->embed({bits.data(), scale, type.data(), position.data(), channels}, found.data());
+  expect_same(context, found, wanted);
+}
+
+void test_transpose(Context& context, Random& random) {
+  context.function = "transpose";
+  std::snprintf(context.shape, sizeof context.shape, "64 x 64");
+  Guarded<uint64_t> words = random_rows(random, kWordBits, kWordBits), wanted(kWordBits);
+  Guarded<int32_t> ones(kWordBits), wanted_ones(kWordBits);
+  for (size_t i = 0; i < kWordBits; ++i) {
+    for (size_t j = 0; j < kWordBits; ++j) wanted[i] |= (words[j] >> i & 1) << j;
+    ones[i] = static_cast<int32_t>(random.up_to(9)) - 5;
+    wanted_ones[i] = ones[i] + __builtin_popcountll(wanted[i]);
+  }
+  context.kernels->transpose(words.data(), ones.data());
+  expect_same(context, words, wanted);
+  expect_same(context, ones, wanted_ones);
+}
+
 using Sizes = std::initializer_list<size_t>;
 
 void test_fixed_shapes(Context& context, Random& random) {
@@ -200,6 +232,7 @@ void test_fixed_shapes(Context& context, Random& random) {
     test_linear(context, random, {random.between(1, 9), 65, inputs});
   for (const size_t channels : Sizes{1, 2, 63, 64, 65, 312, 384, 768, 4096})
     test_layer_norm(context, random, 6, channels);
+  for (const size_t channels : Sizes{1, 31, 32, 33, 64, 312, 768}) test_embed(context, random, channels);
 }
 
 void test_random_shapes(Context& context, Random& random) {
@@ -207,6 +240,8 @@ void test_random_shapes(Context& context, Random& random) {
   test_linear(context, random, {random.between(1, 8), random.between(1, 800), random.between(1, 300)});
   test_linear(context, random, {random.between(1, 5), random.between(1, 70), random.between(1, 3072)});
   test_layer_norm(context, random, random.between(1, 9), random.between(1, 800));
+  test_embed(context, random, random.between(1, 800));
+  test_transpose(context, random);
 }
 
 }  // namespace

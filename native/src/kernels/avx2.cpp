@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "levels.h"
+#include "plain.h"
 
 namespace bibert {
 namespace {
@@ -394,7 +395,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kAvx2 = {"avx2",     &kAvx2Levels, panel_bytes,   pack_panels, tile_bytes,
-                       pack_tiles, linear_bits,  linear_floats, layer_norm};
+const Kernels kAvx2 = {"avx2",      &kAvx2Levels,  panel_bytes, pack_panels, tile_bytes, pack_tiles,
+                       linear_bits, linear_floats, layer_norm,  embed,       transpose};
 
 }  // namespace bibert

@@ -28,7 +28,7 @@ struct Avx2 {
 
   // Entry j of the table of four inputs is the sum of subset j: for each input, `pshufb` copies it to the entries that
   // have it, and 0 to the others. The two halves are the two tables of a step.
-  static void make_tables(const uint8_t* indices, size_t steps, uint8_t* tables) {
+  static void make_tables(const uint8_t* indices, size_t, size_t steps, uint8_t* tables) {
     __m256i places[4];
     for (size_t i = 0; i < 4; ++i) {
       alignas(32) uint8_t bytes[kStepBytes];

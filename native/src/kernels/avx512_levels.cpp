@@ -2,7 +2,8 @@
 // sums of six inputs in the 64 bytes of a register, and `vpermb` selects one for each of 64 channels: one look-up and
 // one addition of bytes compute 384 products. On Zen 4, with tables and outputs, linear_indices computes 145 to 170
 // products per cycle with 4 bits and 165 to 200 with 2 bits; in the inner loop alone, by a profile, about 240 and 290.
-// Bit planes were not built: at the rate of avx512.cpp, 320 to 345, they would give at most 86 and 172.
+// Bit planes were not built: at the rate of avx512.cpp, 350 to 387, they would give at most 97 and 194. Tables of seven
+// inputs in two registers (`vpermi2b`, as fast as `vpermb`) were 1 to 20 % slower: their loads become the bottleneck.
 //
 // Unlike in avx512.cpp, floats are computed in 512 bits, which is 5 % faster on Zen 4. Other CPUs were not measured.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -54,8 +55,14 @@ struct Avx512 {
   // Splitting a register into even and odd bytes keeps the channels in order.
   static size_t place(size_t channel) { return channel < kBlock / 2 ? 2 * channel : 2 * channel - kBlock + 1; }
 
+  // Nothing past the end of the row: the next one may belong to another thread.
+  [[gnu::always_inline]] static __m256i load_inputs(const uint8_t* indices, size_t available) {
+    if (available >= 32) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(indices));
+    return _mm256_maskz_loadu_epi8((1U << available) - 1, indices);
+  }
+
   // The tables of `steps` steps, and a few more to a multiple of four.
-  static void make_tables(const uint8_t* indices, size_t steps, uint8_t* tables) {
+  static void make_tables(const uint8_t* indices, size_t available, size_t steps, uint8_t* tables) {
     const __m512i first = kFirstInput.load();
     const __m512i second = kSecondInput.load();
     const __m512i third = kThirdInput.load();
@@ -63,8 +70,10 @@ struct Avx512 {
 #pragma GCC unroll 4
     for (size_t i = 0; i < kTogether; ++i)
       halves[i] = _mm512_add_epi8(kSecondHalf.load(), _mm512_set1_epi8(static_cast<char>(16 * i)));
-    for (size_t step = 0; step < steps; step += kTogether, indices += kTogether * kStepInputs) {
-      const __m512i inputs = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(indices)));
+    for (size_t step = 0; step < steps; step += kTogether) {
+      const __m512i inputs = _mm512_castsi256_si512(load_inputs(indices, available));
+      indices += kTogether * kStepInputs;
+      available -= kTogether * kStepInputs;
       const __m512i three = _mm512_add_epi8(_mm512_add_epi8(_mm512_maskz_permutexvar_epi8(kHasFirst, first, inputs),
                                                             _mm512_maskz_permutexvar_epi8(kHasSecond, second, inputs)),
                                             _mm512_maskz_permutexvar_epi8(kHasThird, third, inputs));
@@ -157,15 +166,20 @@ void Avx512::compute_tile(const Tile& tile, size_t rows, size_t blocks, uint8_t 
   (top == 3 ? kSumTile<7> : kSumTile<1>)[rows - 1][blocks - 1](tile);
 }
 
-// Sixteen dot products of a row.
+// Sixteen dot products of a row; `offset` is that of the channels. All are integers below 2^24, so that floats, also
+// those of the fused multiplication, are exact.
 template <bool kHasBefore>
-[[gnu::always_inline]] inline __m512 dots_of(const BlockSums& block, size_t r, size_t i) {
+[[gnu::always_inline]] inline __m512 dots_of(const BlockSums& block, size_t r, size_t i, __m512 offset) {
   const uint16_t* const from = block.sums + r * block.sums_stride + i;
   __m512i sum = _mm512_cvtepu16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
   if (kHasBefore) sum = _mm512_add_epi32(sum, _mm512_loadu_si512(block.before + r * block.before_stride + i));
-  const __m512i scaled = _mm512_sll_epi32(sum, _mm_cvtsi32_si128(block.shift));
-  const __m512i offset = _mm512_add_epi32(_mm512_loadu_si512(block.offsets + i), _mm512_set1_epi32(block.of_rows[r]));
-  return _mm512_cvtepi32_ps(_mm512_sub_epi32(scaled, offset));
+  const __m512 factor = _mm512_set1_ps(static_cast<float>(1 << block.shift));
+  const __m512 scaled = _mm512_fmsub_ps(_mm512_cvtepi32_ps(sum), factor, offset);
+  return _mm512_sub_ps(scaled, _mm512_set1_ps(static_cast<float>(block.of_rows[r])));
+}
+
+[[gnu::always_inline]] inline __m512 offset_of(const BlockSums& block, size_t i) {
+  return _mm512_cvtepi32_ps(_mm512_loadu_si512(block.offsets + i));
 }
 
 struct FloatOutput {
@@ -178,9 +192,10 @@ struct FloatOutput {
     for (size_t i = 0; i < kBlock; i += 16) {
       const __m512 scale = _mm512_loadu_ps(affine.scale + block.channel + i);
       const __m512 bias = _mm512_loadu_ps(affine.bias + block.channel + i);
+      const __m512 offset = offset_of(block, i);
       for (size_t r = 0; r < block.rows; ++r) {
         const size_t at = (block.row + r) * stride + block.channel + i;
-        __m512 value = _mm512_add_ps(_mm512_mul_ps(scale, dots_of<kHasBefore>(block, r, i)), bias);
+        __m512 value = _mm512_add_ps(_mm512_mul_ps(scale, dots_of<kHasBefore>(block, r, i, offset)), bias);
         if (affine.residual != nullptr) value = _mm512_add_ps(value, _mm512_loadu_ps(affine.residual + at));
         _mm512_storeu_ps(values + at, value);
       }
@@ -200,7 +215,7 @@ struct IndexOutput {
     const __m512 top = _mm512_set1_ps(out.levels.top);
     // Packs work on each quarter of 128 bits.
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512 scale[kParts], bias[kParts], edge[kParts], rate[kParts];
+    __m512 scale[kParts], bias[kParts], edge[kParts], rate[kParts], offset[kParts];
 #pragma GCC unroll 4
     for (size_t part = 0; part < kParts; ++part) {
       const size_t channel = block.channel + 16 * part;
@@ -208,13 +223,14 @@ struct IndexOutput {
       bias[part] = _mm512_loadu_ps(affine.bias + channel);
       edge[part] = _mm512_loadu_ps(out.levels.edge + channel);
       rate[part] = _mm512_loadu_ps(out.levels.rate + channel);
+      offset[part] = offset_of(block, 16 * part);
     }
     uint8_t* to = out.indices + block.row * out.stride + block.channel;
     for (size_t r = 0; r < block.rows; ++r, to += out.stride) {
       __m512i index[kParts];
 #pragma GCC unroll 4
       for (size_t part = 0; part < kParts; ++part) {
-        const __m512 scaled = _mm512_mul_ps(scale[part], dots_of<kHasBefore>(block, r, 16 * part));
+        const __m512 scaled = _mm512_mul_ps(scale[part], dots_of<kHasBefore>(block, r, 16 * part, offset[part]));
         const __m512 above_edge = _mm512_sub_ps(_mm512_add_ps(scaled, bias[part]), edge[part]);
         index[part] = _mm512_cvttps_epi32(_mm512_min_ps(_mm512_mul_ps(above_edge, rate[part]), top));
       }

@@ -13,7 +13,8 @@
 //   kRows         rows that are processed together
 //   kBlocks       blocks of 64 output channels that are processed together
 //   place(c)      the place of channel c in the 64 bytes of a step
-//   sum_of_row, make_tables, compute_tile
+//   sum_of_row, compute_tile
+//   make_tables   from indices, the number of them up to the end of the row, and the number of steps
 //
 // Everything is static, since each file compiles it for its own instruction set.
 #ifndef BIBERT_LOOKUP_H
@@ -133,7 +134,8 @@ class Multiplication {
       for (size_t first = 0; first < steps_; first += Isa::kSliceSteps) {
         const size_t count = lesser(Isa::kSliceSteps, steps_ - first);
         for (size_t r = 0; r < rows; ++r) {
-          Isa::make_tables(indices + r * stride_ + first * Isa::kStepInputs, count,
+          const size_t start = first * Isa::kStepInputs;
+          Isa::make_tables(indices + r * stride_ + start, stride_ - start, count,
                            scratch_.tables + r * Isa::kSliceSteps * Isa::kStepBytes);
         }
         run_slice(row, rows, first, count);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "levels.h"
+#include "plain.h"
 
 namespace bibert {
 namespace {
@@ -362,7 +363,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kNeon = {"neon",     &kNeonLevels, panel_bytes,   pack_panels, tile_bytes,
-                       pack_tiles, linear_bits,  linear_floats, layer_norm};
+const Kernels kNeon = {"neon",      &kNeonLevels,  panel_bytes, pack_panels, tile_bytes, pack_tiles,
+                       linear_bits, linear_floats, layer_norm,  embed,       transpose};
 
 }  // namespace bibert

@@ -22,7 +22,7 @@ struct Neon {
 
   // Entry j of the table of four inputs is the sum of subset j: for each input, `tbl` copies it to the entries that
   // have it, and 0 to the others.
-  static void make_tables(const uint8_t* indices, size_t steps, uint8_t* tables) {
+  static void make_tables(const uint8_t* indices, size_t, size_t steps, uint8_t* tables) {
     uint8x16_t places[8];
     for (size_t i = 0; i < 8; ++i) {
       uint8_t bytes[kLanes];

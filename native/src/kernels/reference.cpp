@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "levels.h"
+#include "plain.h"
 
 namespace bibert {
 namespace {
@@ -99,7 +100,7 @@ bool layer_norm(const LayerNorm& norm) {
 
 }  // namespace
 
-const Kernels kReference = {"reference", &kReferenceLevels, row_bytes,     copy_rows, row_bytes,
-                            copy_rows,   linear_bits,       linear_floats, layer_norm};
+const Kernels kReference = {"reference", &kReferenceLevels, row_bytes,  copy_rows, row_bytes, copy_rows,
+                            linear_bits, linear_floats,     layer_norm, embed,     transpose};
 
 }  // namespace bibert

@@ -1,6 +1,7 @@
 """The comparison with fake rivals: who is run, how it is timed, who is listed with a reason, what the report holds."""
 
 import json
+import shutil
 from statistics import median
 
 import numpy as np
@@ -67,6 +68,15 @@ def test_every_engine_has_its_size_memory_and_times_at_every_shape(tiny, tiny_fi
     assert [entry.file_bytes for entry in report.entries] == [tiny_file.stat().st_size, 1000, 1000]
     assert report.config == tiny
     assert report.entries[0].timings[SHAPES[0]].ratio.median == 1.0
+
+
+@pytest.mark.usefixtures("children")
+def test_other_packed_files_take_their_turns_beside_ours(tiny_file, tmp_path):
+    file = shutil.copy(tiny_file, tmp_path / "more.bibert")
+    report = compare(tiny_file, Plan((fake_rival("a"),), SHAPES, rounds=3), {"another": file})
+    assert [entry.name for entry in report.entries] == [OURS, "another", "a"]
+    assert report.entries[1].file_bytes == file.stat().st_size
+    assert set(report.entries[1].timings) == set(SHAPES)
 
 
 def test_a_rival_that_is_missing_or_fails_is_listed_with_the_reason_and_the_others_continue(children, tiny_file):

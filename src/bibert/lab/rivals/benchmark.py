@@ -83,7 +83,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished comparison: ours, then the rivals in the order of the plan."""
+    """A finished comparison: ours, other packed files, then the rivals in the order of the plan."""
 
     config: PackedConfig
     isa: str  # of our engine
@@ -107,15 +107,17 @@ class Report:
         }
 
 
-def compare(path: Path, plan: Plan) -> Report:
-    """Time a packed file and its rivals in turns; progress goes to stderr."""
+def compare(path: Path, plan: Plan, others: Mapping[str, Path] | None = None) -> Report:
+    """Time a packed file, `others` of the same shape by name, and the rivals in turns; progress goes to stderr."""
     engine = Engine.load(path, threads=plan.threads)
     config, shapes = engine.config, plan.shapes
     for shape in shapes:
         if shape.length > (most := config.positions):
             raise BibertError(f"shape {shape}: {shape.length} tokens, the model takes {most}; choose a shorter one")
-    entries = [Entry(OURS, "", path.stat().st_size, _peak(OURS, path, config, plan))]
+    files = {OURS: path, **(others or {})}
+    entries = [Entry(name, "", file.stat().st_size, _peak(OURS, file, config, plan)) for name, file in files.items()]
     runs: dict[str, Run] = {OURS: engine.logits}
+    runs |= {name: Engine.load(file, threads=plan.threads).logits for name, file in files.items() if name != OURS}
     with tempfile.TemporaryDirectory(prefix="bibert-bench-") as folder:
         for rival in tracked(plan.rivals, len(plan.rivals), "preparing rivals"):
             entry, run = _prepare(rival, config, plan, Path(folder))
