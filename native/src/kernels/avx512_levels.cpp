@@ -3,7 +3,8 @@
 // one addition of bytes compute 384 products. On Zen 4, with tables and outputs, linear_indices computes 145 to 170
 // products per cycle with 4 bits and 165 to 200 with 2 bits; in the inner loop alone, by a profile, about 240 and 290.
 // Bit planes were not built: at the rate of avx512.cpp, 350 to 387, they would give at most 97 and 194. Tables of seven
-// inputs in two registers (`vpermi2b`, as fast as `vpermb`) were 1 to 20 % slower: their loads become the bottleneck.
+// inputs in two registers (`vpermi2b`, as fast as `vpermb`) were mostly slower, by up to 15 %: loads
+// become the bottleneck.
 //
 // Unlike in avx512.cpp, floats are computed in 512 bits, which is 5 % faster on Zen 4. Other CPUs were not measured.
 #if defined(__GNUC__) && !defined(__clang__)

@@ -1,8 +1,7 @@
 // The inner loop of avx512.cpp for 4 or 5 rows and 32 channels. It is in assembly, because the order of the
 // instructions decides how near it comes to the limit of the execution units: 5 instructions for 1,024 products of
 // bits, of which Zen 4 starts two in a cycle, are 410 products per cycle. With 48 words, Zen 4 computes 390 in this
-// order, 366 with one row after the other, 315 to 389 in 2,000 other orders, and 350 of what GCC 12 makes of
-// intrinsics.
+// order, 366 with one row after the other, and 315 to 390 in several hundred other orders.
 //
 // A unit is one row and 16 channels. In the slot of a unit its carries are found, those of two units before are
 // counted, and the count of three units before is added; at the end of a word this continues in the next one.
