@@ -21,7 +21,7 @@ from bibert.packed.file import load, save
 from bibert.packed.header import Description
 from bibert.packed.header import encode as encode_header
 from bibert.packed.schema import PackedConfig, tensor_specs
-from bibert.runtime.engine import Encoded, Engine
+from bibert.runtime.engine import Encoded, Engine, available_isas
 from bibert.runtime.text import TextEncoder
 
 TEXTS = ("a good film", "a bad film that nobody saw", "it was so good", "it was bad, so bad " * 20, "")
@@ -194,16 +194,18 @@ def test_a_network_with_something_the_file_does_not_hold_is_refused(new_classifi
         pack(classifier, ROWS, max_length=32)
 
 
-@pytest.mark.parametrize("liar", ["engine", "numpy reference"])
-def test_one_wrong_bit_of_a_runtime_is_found(student, packed, liar, monkeypatch):
+@pytest.mark.parametrize("liar", [*(available_isas()[:-1] or available_isas()), "numpy reference"])
+def test_one_wrong_bit_of_an_instruction_set_or_the_reference_is_found(student, packed, liar, monkeypatch):
     def lie(logits):
-        return lambda *inputs, **named: np.nextafter(logits(*inputs, **named), np.float32(np.inf))
+        def lying(runtime, **inputs):
+            found, name = logits(runtime, **inputs), getattr(runtime, "isa", "numpy reference")
+            return np.nextafter(found, np.float32(np.inf)) if name == liar else found
 
-    if liar == "engine":
-        monkeypatch.setattr(Engine, "logits", lie(Engine.logits))
-    else:
-        monkeypatch.setattr(export.reference, "logits", lie(export.reference.logits))
-    with pytest.raises(NumericError, match=f"generated: the {liar}"):
+        return lying
+
+    monkeypatch.setattr(Engine, "logits", lie(Engine.logits))
+    monkeypatch.setattr(export.reference, "logits", lie(export.reference.logits))
+    with pytest.raises(NumericError, match=f"generated: the (engine on )?{liar} gives"):
         verify(student, packed)
 
 

@@ -13,7 +13,7 @@ import bibert
 from bibert.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy", "pandas", "pyarrow"}
+HEAVY = {"torch", "transformers", "datasets", "accelerate", "matplotlib", "sklearn", "scipy", "pandas", "pyarrow"}
 LIGHT_MODULES = [
     "bibert",
     "bibert.cli",
@@ -64,6 +64,14 @@ def test_the_help_of_a_command_loads_nothing_heavy(command):
     loaded = modules_loaded_by(
         f"import sys; sys.argv = ['bibert', {command!r}, '--help']; from bibert.cli import main; main()"
     )
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("words", [["predict", "a film"], ["evaluate", "rows.csv", "--model", "sst2"]])
+def test_running_a_packed_file_loads_nothing_heavy(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text,label\na fine film,positive\ndull,negative\n", encoding="utf-8")
+    loaded = modules_loaded_by(f"import sys; sys.argv = ['bibert', *{words}]; from bibert.cli import main; main()")
     assert loaded & HEAVY == set()
 
 

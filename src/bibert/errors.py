@@ -40,7 +40,7 @@ class EngineError(BibertError):
 
 
 class NumericError(BibertError):
-    """A value left the range of the numeric contract, or is not finite."""
+    """A value left the range of the numeric contract or is not finite, or the bits of two computations differ."""
 
     exit_code = 4
 

@@ -32,7 +32,7 @@ from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
 from bibert.runtime import reference
-from bibert.runtime.engine import Encoded, Engine
+from bibert.runtime.engine import Encoded, Engine, available_isas
 from bibert.runtime.text import TextEncoder
 
 SHIFTS = {  # sites of thresholds, and where a block has them
@@ -55,11 +55,11 @@ NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.
 ROWS_PER_CHUNK = 4096  # of a weight at a time, so that the word embedding needs little memory
 BATCH_SIZE = 32
 GENERATED_LENGTHS = (1, 2, 3, 17, 63, 64, 65, 128, 200, 512)  # a word of bits ends at 64 tokens
-REFERENCE_ROWS = 8  # the numpy reference is slow, and users run the engine
+REFERENCE_ROWS = 8  # for numpy's reference, which is slow; users run the engine
 
 Tensors = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
-Logits = Callable[..., Floats]
+ComputeLogits = Callable[..., Floats]
 
 
 def pack(
@@ -134,8 +134,9 @@ def tensors_of(model: BiBertForSequenceClassification) -> Tensors:
 def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = None) -> int:
     """Compare a packed model with its network, bit for bit, and return how many rows were compared.
 
-    The engine is compared on all rows, the numpy reference on a few. Rows of random tokens are added to `rows`. The
-    texts of `rows` must also give the same tokens with the tokenizer of the packed model as with the network's.
+    The engine is compared on all rows with every instruction set of this CPU but the slow "reference", which runs only
+    where there is no other; the numpy reference on the first rows. Rows of random tokens are added to `rows`. The texts
+    of `rows` must also give the same tokens with the tokenizer of the packed model as with the network's.
     """
     groups = [("generated", _generated_rows(packed))]
     if rows:
@@ -150,11 +151,13 @@ def verify(classifier: Classifier, packed: PackedModel, rows: Split | None = Non
     def torch_logits(**batch: NDArray[np.int64]) -> Floats:
         return np.asarray(network(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits)
 
-    engine, numpy_logits = Engine.from_packed(packed), partial(reference.logits, packed)
+    engines = [Engine.from_packed(packed, isa=isa) for isa in available_isas()[:-1] or available_isas()]
+    numpy_logits = partial(reference.logits, packed)
     with evaluating(network):
         for origin, group in groups:
             expected, few = _all_logits(torch_logits, group), group[:REFERENCE_ROWS]
-            _require_same(expected, _all_logits(engine.logits, group), f"{origin}: the engine")
+            for engine in engines:
+                _require_same(expected, _all_logits(engine.logits, group), f"{origin}: the engine on {engine.isa}")
             _require_same(expected[: len(few)], _all_logits(numpy_logits, few), f"{origin}: the numpy reference")
     return sum(len(group) for _, group in groups)
 
@@ -246,7 +249,7 @@ def _generated_rows(packed: PackedModel) -> list[EncodedRow]:
     ]
 
 
-def _all_logits(logits: Logits, rows: Sequence[EncodedRow]) -> Floats:
+def _all_logits(logits: ComputeLogits, rows: Sequence[EncodedRow]) -> Floats:
     """The logits of every row, in order, computed in batches of similar length."""
     places, found = [], []
     for numbers, batch in batches_by_length(rows, Collator(pad_token_id=0), BATCH_SIZE):

@@ -33,10 +33,10 @@ def raising(error):
     return body
 
 
-def bibert(*args, **options):
-    """The program in a process of its own."""
-    command = [sys.executable, "-m", "bibert", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+def started(*words, **options):
+    """The program in a process of its own, after its end."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.run([sys.executable, "-m", "bibert", *words], text=True, check=False, timeout=60, **pipes)
 
 
 def test_help_lists_every_command_with_its_line(capsys):
@@ -55,7 +55,7 @@ def test_help_imports_no_command():
 
 def test_help_is_quick():
     before = os.times()
-    assert bibert("--help").returncode == 0
+    assert started("--help").returncode == 0
     after = os.times()  # processor time, which does not depend on what else the machine is doing
     assert after.children_user + after.children_system - before.children_user - before.children_system < 0.6
 
@@ -83,7 +83,7 @@ def test_version_is_one_line(capsys):
 
 
 def test_no_command_shows_the_help():
-    done = bibert()
+    done = started()
     assert done.returncode == 2
     assert "quickstart" in done.stdout + done.stderr
 
@@ -142,8 +142,7 @@ def test_ctrl_c_is_quiet(command, capsys):
 def test_a_closed_pipe_is_no_error_message():
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [sys.executable, "-m", "bibert", "--version"]
     with os.fdopen(write_end, "w") as closed_pipe:
-        done = subprocess.run(command, stdout=closed_pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = started("--version", stdout=closed_pipe)
     assert done.stderr == ""
     assert done.returncode == 1

@@ -1,3 +1,5 @@
+"""Output of commands: results on stdout as they are, progress on stderr alone."""
+
 import json
 
 import pytest

@@ -45,6 +45,17 @@ def test_the_result_is_a_table_and_the_next_step_a_message(bibert, student, rows
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [("texts.csv", "text\na fine film\n"), ("texts.txt", "dull\n"), ("stars.csv", "text,stars\na fine film,five\n")],
+)
+def test_rows_need_no_label_that_the_model_knows(bibert, student, write, tmp_path, capsys, name, content):
+    columns = ["--label-column", "stars"] if "stars" in content else []
+    words = ["-o", tmp_path / "model.bibert", "--max-length", 32, "--data", write(name, content), *columns]
+    assert bibert("pack", student, *words) == 0
+    assert f"verifying it on 1 row of {name} and generated rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("trained", "asked", "expected"), [(16, None, 16), (16, 24, 24), (512, None, 64), (None, None, 64)]
 )
 def test_texts_are_cut_where_training_cut_them_unless_another_length_is_asked_for(

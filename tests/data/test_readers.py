@@ -137,7 +137,7 @@ def test_bad_data_gives_one_line_with_the_place_and_the_remedy(case, tmp_path):
 
 
 def test_a_field_without_end_is_a_broken_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(readers, "LONGEST_LINE", 1000)
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\nok,1\n"' + b"x\n" * 600 + b'",1\n')
     with pytest.raises(DataError, match=r"a\.csv:3: .*field limit \(1000\)"):

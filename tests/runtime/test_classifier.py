@@ -118,7 +118,7 @@ def test_the_number_of_a_bad_row_counts_all_windows(classifier):
         next(stream)
 
 
-def test_a_text_that_diverges_is_named_by_its_window_and_place(classifier, monkeypatch):
+def test_a_text_that_diverges_is_named_by_its_row(classifier, monkeypatch):
     answer = classifier.engine.logits_of
 
     def diverging(rows):
@@ -129,7 +129,7 @@ def test_a_text_that_diverges_is_named_by_its_window_and_place(classifier, monke
     monkeypatch.setattr(classifier.engine, "logits_of", diverging)
     stream = classifier.predict_stream([*["the film"] * 7, "film"], window=3)
     assert len([next(stream) for _ in range(6)]) == 6
-    with pytest.raises(NumericError, match="rows 6 to 7, sequence 1"):
+    with pytest.raises(NumericError, match="row 7: an input"):
         next(stream)
 
 

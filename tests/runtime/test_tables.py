@@ -4,20 +4,26 @@ import csv
 import gzip
 import io
 import json
+import re
 import tracemalloc
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from bibert.data import readers
-from bibert.data.lines import MOST_CHARACTERS, Decoding
+from bibert.data.lines import LONGEST_LINE, Decoding
 from bibert.data.readers import Columns, format_of
-from bibert.errors import DataError
+from bibert.errors import DataError, EngineError, NumericError
+from bibert.packed.file import save
+from bibert.runtime.classifier import load
 from bibert.runtime.tables import Source, label_table
+from bibert.runtime.writers import Labeller
 
 
-def lengths(texts):
+def lengths(texts, where=None):  # noqa: ARG001
     """A model whose label is the text in capitals, with the pair behind it, and whose score is half its length."""
     pairs = [(text, "") if isinstance(text, str) else text for text in texts]
     return [text.upper() + pair for text, pair in pairs], [len(text) / 2 for text, _ in pairs]
@@ -96,7 +102,7 @@ BAD = {
     "UTF-16 lines": ("a.txt", "a\nb".encode("utf-16"), {}, ":1: is UTF-16"),
     "no such encoding": ("a.txt", b"a\n", {"encoding": "klingon"}, "there is no encoding 'klingon'"),
     "UTF-16 without its mark": ("a.txt", b"a\n", {"encoding": "utf-16"}, ":1: is not utf-16"),
-    "a line without end": ("a.txt", b"x" * (MOST_CHARACTERS + 1), {}, f":1: has over {MOST_CHARACTERS} characters"),
+    "a line without end": ("a.txt", b"x" * (LONGEST_LINE + 1), {}, f":1: has over {LONGEST_LINE} characters"),
     "JSONL without a text": ("a.jsonl", b'{"text": "a"}\n{"n": 1}\n', {}, ":2: no text in column 'text'"),
     "JSONL, a number": ("a.jsonl", b'{"text": 1}\n', {}, ":1: column 'text' holds a value of type int"),
     "no format": ("reviews", b"text\na\n", {}, "reviews: the suffix shows no known format"),
@@ -185,6 +191,22 @@ def test_progress_gives_the_share_of_the_file(write):
     assert shares == sorted(shares)
     assert 0 < shares[0] < 1 == shares[-1]
     assert progress.rows == 200_000
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "says"), [("a a a a a a a a a a", NumericError, "LayerNorm"), ("", EngineError, "no tokens")]
+)
+def test_a_row_of_a_later_chunk_at_which_the_model_fails_is_named_by_its_line(
+    write, new_packed, with_tensors, bad, kind, says
+):
+    packed = new_packed(tokenizer=Tokenizer(BPE({"a": 0}, [])).to_str().encode())
+    positions = packed.tensor("embeddings.position").copy()
+    positions[9] = 600  # a text of ten tokens diverges
+    diverging = with_tensors(packed, {"embeddings.position": positions})
+    model, path = write("a.bibert", b""), write("a.csv", f'n,text\n1,a\n2,"a\na"\n3,a\n4,{bad}\n')
+    save(diverging, model)
+    with pytest.raises(kind, match=f"^{re.escape(str(path))}:6: .*{says}"):
+        label_table(Source(path, "csv"), io.BytesIO(), Labeller(load(model)), rows_per_chunk=2)
 
 
 def parquet_file(path, **columns):

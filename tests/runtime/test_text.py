@@ -167,7 +167,10 @@ def test_a_tokenizer_whose_template_names_a_token_it_does_not_have_is_a_bad_file
 
 @pytest.mark.parametrize(
     ("letters", "bad", "message"),
-    [(Unigram([("a", 0.0), ("b", 0.0)]), "z", r"rows 3 to 4: .*\(.+\)"), (BPE({"a": 0}, []), "", "row 4: .*no tokens")],
+    [
+        (Unigram([("a", 0.0), ("b", 0.0)]), "z", r"row 3 to row 4: .*\(.+\)"),
+        (BPE({"a": 0}, []), "", "row 4: .*no tokens"),
+    ],
 )
 def test_a_text_that_the_tokenizer_fails_at_is_refused_with_its_row(letters, bad, message):
     with pytest.raises(EngineError, match=message):

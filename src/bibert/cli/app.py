@@ -57,10 +57,10 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name in COMMANDS:
             found = getattr(importlib.import_module(COMMANDS[name].module), name)
-            if not isinstance(found, typer.Typer):  # a function
-                command, found = found, typer.Typer(add_completion=False)
-                found.command(name)(command)
-            self.commands[name] = typer.main.get_command(found)
+            group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+            if group is not found:  # a function, which becomes the only command of its group
+                group.command(name)(found)
+            self.commands[name] = typer.main.get_command(group)
         return super().resolve_command(ctx, args)
 
 
@@ -116,16 +116,16 @@ def run(args: Sequence[str]) -> int:
         _call(args)
     except BibertError as error:
         return _fail(error, error.exit_code)
-    except SystemExit as end:  # of every command that succeeds, and of wrong options
+    except SystemExit as end:  # typer's, of every command that succeeds and of wrong options
         return int(end.code or 0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # outside typer, which ends a command with the same code
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # point stdout at /dev/null, so that the interpreter's last flush does not complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except OSError as error:
         return _fail(error, EXIT_OS_ERROR)
-    return 0
+    raise AssertionError("typer ends every command with SystemExit")
 
 
 def _call(args: Sequence[str]) -> None:
@@ -144,6 +144,6 @@ def _call(args: Sequence[str]) -> None:
 def _fail(error: Exception, exit_code: int) -> int:
     if os.environ.get("BIBERT_TRACEBACK") == "1":
         traceback.print_exc()
-    one_line = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    print(f"bibert: error: {one_line}", file=sys.stderr)
+    message = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    print(f"bibert: error: {message}", file=sys.stderr)
     return exit_code

@@ -31,7 +31,7 @@ class Evaluated(NamedTuple):
 
 @options.with_option_groups
 def evaluate(
-    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {options.PACKED}")],
+    model: Annotated[str, typer.Option("--model", "-m", help=f"Folder of a teacher or student. {options.PACKED_HELP}")],
     data: options.EvaluationOptions,
     max_length: options.MaxLength = None,
     json: options.Json = False,
@@ -45,20 +45,21 @@ def evaluate(
     from bibert.data.metrics import score
 
     folder = Path(model)
+    # A folder with a packed file and no network is that file; a folder with neither is refused as a network.
     is_network = folder.is_dir() and (network_folder(folder) is not None or not any(folder.glob(f"*{SUFFIX}")))
-    scheme, labels, longest, logits_of = _network(folder, max_length) if is_network else _packed(model, max_length)
-    splits, names = data.load_splits(labels)
+    evaluated = _network(folder, max_length) if is_network else _packed(model, max_length)
+    splits, names = data.load_splits(evaluated.labels)
     rows = " and ".join(
         f"{len(split):,} {'rows' if split.pairs is None else 'pairs'} of {Path(split.origin).name}"
         for split in splits.values()
     )
-    say(f"evaluating {model} on {rows}, texts cut after {longest} tokens")
+    say(f"evaluating {model} on {rows}, texts cut after {evaluated.max_length} tokens")
     metrics = {
         metric if data.task is None else f"{name}_{metric}": value
         for name, split in splits.items()
-        for metric, value in score(logits_of(split), split.labels, names).items()
+        for metric, value in score(evaluated.logits(split), split.labels, names).items()
     }
-    print_metrics({scheme: metrics}, {scheme: model}, json)
+    print_metrics({evaluated.scheme: metrics}, {evaluated.scheme: model}, json)
 
 
 def _network(folder: Path, max_length: int | None) -> Evaluated:
@@ -76,9 +77,7 @@ def _network(folder: Path, max_length: int | None) -> Evaluated:
 
 
 def _packed(model: str, max_length: int | None) -> Evaluated:
-    import numpy as np
-
-    from bibert.runtime.classifier import WINDOW, load
+    from bibert.runtime.classifier import load
 
     classifier = load(model)
     if max_length is not None:
@@ -86,9 +85,8 @@ def _packed(model: str, max_length: int | None) -> Evaluated:
         raise BibertError(f"{model}: was packed to cut texts after {classifier.max_length} tokens; {remedy}")
 
     def logits(split: "Split") -> "NDArray[np.float32]":
-        pairs, windows = split.pairs, [slice(start, start + WINDOW) for start in range(0, len(split), WINDOW)]
-        parts = tracked(windows, len(windows), "evaluating")
-        return np.concatenate([classifier.logits(split.texts[rows], pairs and pairs[rows]) for rows in parts])
+        texts = tracked(split.texts, len(split), "evaluating")  # the classifier takes a window of them at a time
+        return classifier.logits(texts, split.pairs, lambda row: f"{split.origin}: row {row + 1}")
 
     scheme = str(classifier.about.get("scheme", "bibert"))
     return Evaluated(scheme, classifier.labels, classifier.max_length, logits)

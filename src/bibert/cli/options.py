@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from bibert.data.examples import Split, TextData
     from bibert.data.readers import Columns
     from bibert.training.recipe import Recipe
+
+PACKED_HELP = "A packed file, a Hub id, or sst2, the model shipped with bibert."
+DIAL = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # schemes by the bits of their activations
+
+
+def option(help_text: str, *names: str, **settings: Any) -> Any:
+    """An option without a default to show."""
+    return typer.Option(*names, help=help_text, show_default=False, **settings)
+
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder. A killed run in it is resumed.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", "-c", help="Any BERT: a folder, or a name on the Hub.")]
@@ -37,17 +46,7 @@ MaxLength = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-PACKED = "A packed file, a Hub id, or sst2, the model shipped with bibert."
-ModelName = Annotated[str, typer.Option("--model", "-m", help=PACKED)]
-DIAL = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # schemes by the bits of their activations
-
-
-def option(help_text: str, *names: str, **settings: Any) -> Any:
-    """An option without a default to show."""
-    return typer.Option(*names, help=help_text, show_default=False, **settings)
-
-
+ModelName = Annotated[str, typer.Option("--model", "-m", help=PACKED_HELP)]
 TextColumn = Annotated[str, option("Column of the text; found by name if not given.")]
 PairColumn = Annotated[str, option("Column of the second text of a pair; found by name if not given.")]
 LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
@@ -120,104 +119,9 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class TeacherOptions(TrainingOptions):
-    """The same with the teacher's preset."""
+    """The options of a training, with the teacher's preset."""
 
     recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "teacher"
-
-
-def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
-    """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
-    return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
-
-
-def _data(what: str) -> Any:
-    return typer.Argument(
-        help=f"{what} (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
-        "leave it out to download the task from the Hub.",
-        show_default=False,
-    )
-
-
-@dataclass(frozen=True)
-class EvaluationOptions:
-    """Labelled texts to evaluate a model on."""
-
-    data: Annotated[Path | None, _data("File to evaluate on")] = None
-    task: Annotated[str | None, option("A GLUE task, such as sst-2, instead of a file.")] = None
-    text_column: TextColumn = ""
-    pair_column: PairColumn = ""
-    label_column: LabelColumn = ""
-
-    def load_splits(self, label_names: tuple[str, ...]) -> "tuple[dict[str, Split], tuple[str, ...]]":
-        """The splits and metrics for a model with `label_names`: dev sets of a task, or all rows of a file.
-
-        A single label is the name of a score.
-        """
-        from bibert.data.glue import get_task, load_glue_dev, load_glue_from_hub
-        from bibert.data.tables import load_split, metrics_for
-
-        label_names = label_names if len(label_names) > 1 else ()
-        self._check_task()
-        if self.task is not None:
-            task = get_task(self.task)
-            if task.label_names != label_names:
-                remedy = "evaluate it on the task it was trained for"
-                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}; {remedy}")
-            splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
-            return splits, task.metrics
-        if self.data is None:
-            raise DataError("no data: give a file, or a GLUE task with --task")
-        return {"all": load_split(self.data, self._columns(), label_names)}, metrics_for(label_names)
-
-    def _columns(self) -> "Columns":
-        from bibert.data.readers import Columns
-
-        return Columns(self.text_column, self.pair_column, self.label_column)
-
-    def _check_task(self, *of_files: object) -> None:
-        """Refuse options of files with a task, which has its own columns and dev set."""
-        values = (self.text_column, self.pair_column, self.label_column, *of_files)
-        if self.task is not None and any(value not in (None, "") for value in values):
-            raise DataError(f"--task {self.task} has its own columns and dev set; leave out --dev and the columns")
-
-
-@dataclass(frozen=True)
-class DataOptions(EvaluationOptions):
-    """Labelled texts to train on."""
-
-    data: Annotated[Path | None, _data("Training file")] = None
-    train_file: Annotated[str | None, option("With --task: another training file there, like train_aug.tsv.")] = None
-    dev: Annotated[Path | None, option("Dev file. Without it a tenth of the training rows is set aside.")] = None
-    regression: Annotated[
-        bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")
-    ] = None
-
-    def load(self) -> "TextData":
-        """Read the data."""
-        from bibert.data.glue import TRAIN_FILE, load_glue, load_glue_from_hub
-        from bibert.data.tables import load_table
-
-        self._check_task(self.dev, self.regression)
-        if self.train_file is not None and (self.task is None or self.data is None):
-            raise DataError(f"--train-file {self.train_file} needs --task and the folder of its TSV files")
-        if self.task is not None:
-            if self.data is None:
-                return load_glue_from_hub(self.task)
-            return load_glue(self.task, self.data, self.train_file or TRAIN_FILE)
-        if self.data is None:
-            raise DataError("no data: give a training file, or a GLUE task with --task")
-        return load_table(self.data, self.dev, self._columns(), self.regression)
-
-    def load_and_report(self) -> "TextData":
-        """Read the data and print a summary, before hours of training."""
-        from bibert.data.examples import describe
-        from bibert.training.run import is_main_process
-
-        data = self.load()
-        if is_main_process():
-            for line in describe(data):
-                say(line)
-        return data
 
 
 def parse_changes(changes: list[str]) -> dict[str, Any]:
@@ -239,6 +143,116 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
         else:
             raise RecipeError(f"--set {change!r}: {section} was set to {table!r} before; change its terms one by one")
     return parsed
+
+
+def _data(what: str) -> Any:
+    return typer.Argument(
+        help=f"{what} (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
+        "leave it out to download the task from the Hub.",
+        show_default=False,
+    )
+
+
+class Evaluation(NamedTuple):
+    """Labelled texts by the name of their split, and the metrics of a model on them."""
+
+    splits: "dict[str, Split]"
+    metrics: tuple[str, ...]
+
+    @property
+    def first(self) -> "Split":
+        """The only split, or the first dev set of a task that has two."""
+        return next(iter(self.splits.values()))
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Labelled texts to evaluate a model on."""
+
+    data: Annotated[Path | None, _data("File to evaluate on")] = None
+    task: Annotated[str | None, option("A GLUE task, such as sst-2, instead of a file.")] = None
+    text_column: TextColumn = ""
+    pair_column: PairColumn = ""
+    label_column: LabelColumn = ""
+
+    def load_splits(self, label_names: tuple[str, ...]) -> Evaluation:
+        """What a model with `label_names` is evaluated on: the dev sets of a task, or all rows of a file.
+
+        A single label is the name of a score.
+        """
+        from bibert.data.glue import get_task, load_glue_dev, load_glue_from_hub
+        from bibert.data.tables import load_split, metrics_for
+
+        label_names = label_names if len(label_names) > 1 else ()
+        self._check_task()
+        if self.task is not None:
+            task = get_task(self.task)
+            if task.label_names != label_names:
+                remedy = "evaluate it on the task it was trained for"
+                raise DataError(f"{task.name} has the labels {task.label_names}, the model {label_names}; {remedy}")
+            splits = load_glue_from_hub(self.task).dev if self.data is None else load_glue_dev(self.task, self.data)
+            return Evaluation(splits, task.metrics)
+        if self.data is None:
+            raise DataError("no data: give a file, or a GLUE task with --task")
+        return Evaluation({"all": load_split(self.data, self.columns, label_names)}, metrics_for(label_names))
+
+    @property
+    def columns(self) -> "Columns":
+        """The columns of a file to read."""
+        from bibert.data.readers import Columns
+
+        return Columns(self.text_column, self.pair_column, self.label_column)
+
+    def _check_task(self, **of_files: object) -> None:
+        """Refuse options of files with a task, which has its own columns and dev set."""
+        values = {name: getattr(self, name) for name in ("text_column", "pair_column", "label_column")} | of_files
+        given = [f"--{name}".replace("_", "-") for name, value in values.items() if value not in (None, "")]
+        if self.task is not None and given:
+            raise DataError(f"--task {self.task} has its own columns, labels and dev set; leave out {', '.join(given)}")
+
+
+@dataclass(frozen=True)
+class DataOptions(EvaluationOptions):
+    """Labelled texts to train on."""
+
+    data: Annotated[Path | None, _data("Training file")] = None
+    train_file: Annotated[str | None, option("With --task: another training file there, like train_aug.tsv.")] = None
+    dev: Annotated[Path | None, option("Dev file. Without it a tenth of the training rows is set aside.")] = None
+    regression: Annotated[
+        bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")
+    ] = None
+
+    def load(self) -> "TextData":
+        """Read the data."""
+        from bibert.data.glue import TRAIN_FILE, load_glue, load_glue_from_hub
+        from bibert.data.tables import load_table
+
+        self._check_task(dev=self.dev, **{"classes" if self.regression is False else "regression": self.regression})
+        if self.train_file is not None and (self.task is None or self.data is None):
+            raise DataError(f"--train-file {self.train_file} needs --task and the folder of its TSV files")
+        if self.task is not None:
+            if self.data is None:
+                return load_glue_from_hub(self.task)
+            return load_glue(self.task, self.data, self.train_file or TRAIN_FILE)
+        if self.data is None:
+            raise DataError("no data: give a training file, or a GLUE task with --task")
+        return load_table(self.data, self.dev, self.columns, self.regression)
+
+    def load_and_report(self) -> "TextData":
+        """Read the data and print a summary, before hours of training."""
+        from bibert.data.examples import describe
+        from bibert.training.run import is_main_process
+
+        data = self.load()
+        if is_main_process():
+            for line in describe(data):
+                say(line)
+        return data
+
+
+def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
+    """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
+    return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
 
 
 def check_output(path: Path, suffix: str) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli import options
-from bibert.cli.console import print_json, print_table, say
+from bibert.cli.console import counted, print_json, print_table, say
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,17 @@ def pack(
 
     classifier = load_classifier(folder)
     rows = None
-    if data.data is not None or data.task is not None:
-        rows = next(iter(data.load_splits(classifier.label_names)[0].values()))  # the first dev set, if a task has two
+    if data.task is not None:
+        rows = data.load_splits(classifier.label_names).first
+    elif data.data is not None:
+        from bibert.data.tables import load_texts
+
+        rows = load_texts(data.data, data.columns)
     about = provenance(folder)
     positions = classifier.model.config.max_position_embeddings
     longest = max_length or options.usual_length(about.get("recipe", {}), positions)
-    verified_on = "generated rows" if rows is None else f"{len(rows):,} rows"
-    say(f"packing {folder}, texts cut after {longest} tokens, verifying it on {verified_on}")
+    given = "" if rows is None else f"{counted(len(rows), 'row')} of {Path(rows.origin).name} and "
+    say(f"packing {folder}, texts cut after {longest} tokens, verifying it on {given}generated rows")
     packed = pack_and_verify(classifier, rows, max_length=longest, about=about)
     save(packed, output)
     size, in_float32 = output.stat().st_size, packed.float32_bytes

@@ -82,8 +82,8 @@ def predict(
     from bibert.runtime.writers import Labeller, json_line, line_writer, open_output, plain_line
 
     target = None if output == STANDARD else output
-    checked = _check_texts(texts or [], pairs or [], rows, on_error) if texts or pairs else []
-    source = None if checked else _check_source(rows, target, on_error, json)
+    checked = _texts_of(texts or [], pairs or [], rows, on_error) if texts or pairs else []
+    source = None if checked else _source_of(rows, target, on_error, json)
     if target is not None:
         _check_suffix(target, "txt" if source is None else source.file_format, json)
     classifier = load(model, threads=threads)
@@ -100,7 +100,7 @@ def predict(
         say(f"texts without a word: {classifier.texts_blank:,}; their labels mean nothing")
 
 
-def _check_texts(texts: list[str], pairs: list[str], rows: InputOptions, on_error: str) -> "list[Text]":
+def _texts_of(texts: list[str], pairs: list[str], rows: InputOptions, on_error: str) -> "list[Text]":
     """Return the texts of the command line, where the system passes on bytes that are not UTF-8."""
     from bibert.data.lines import Decoding
 
@@ -118,7 +118,7 @@ def _check_texts(texts: list[str], pairs: list[str], rows: InputOptions, on_erro
     return list(zip(first, second, strict=True)) if second else list(first)
 
 
-def _check_source(rows: InputOptions, target: Path | None, on_error: str, json: bool) -> "Source":
+def _source_of(rows: InputOptions, target: Path | None, on_error: str, json: bool) -> "Source":
     from bibert.data.lines import Decoding
     from bibert.data.readers import Columns, format_of
     from bibert.runtime.tables import Source
@@ -177,8 +177,10 @@ def _watching(bar: bool) -> "Iterator[Callable[[Progress], None]]":
             nonlocal said
             rows = counted(now.rows, "row")
             if shown is not None and task is not None:
-                done, total = (now.rows, None) if now.share is None else (100 * now.share, 100)
-                shown.update(task, description=f"{rows}, %", completed=done, total=total)
+                if now.share is None:
+                    shown.update(task, description="rows", completed=now.rows)
+                else:
+                    shown.update(task, description=f"{rows}, %", completed=100 * now.share, total=100)
             elif time.monotonic() - said >= SECONDS_BETWEEN_LINES:
                 said = time.monotonic()
                 say(rows if now.share is None else f"{rows}, {now.share:.0%} of the file")

@@ -271,7 +271,7 @@ def load_rows(path: Path, columns: Columns, task: str | None = None) -> Labelled
         rows = _labelled_texts(split.texts, split.pairs, labels)
         return LabelledFile(rows, row.columns, row.header or row.columns.names, has_header=not row.header)
     table = read_table(path)
-    found = find_columns(table.columns, columns, table.top)
+    found = find_columns(table.columns, columns, table.header_place)
     labels = [written_label(cell) for cell in table.columns[found.label]]
     if "" in labels:
         raise DataError(f"{table.where(labels.index(''))}: no label in column {found.label!r}; fill it in")

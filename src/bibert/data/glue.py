@@ -131,7 +131,8 @@ def _task_folder(task: GlueTask, folder: Path) -> Path:
 def _split_of(task: GlueTask, table: Table, columns: Columns, written: tuple[str, ...]) -> Split:
     for name in columns.names:
         if name not in table.columns:
-            raise DataError(f"{table.top}: no column {name!r} among {shown(table.columns)}; is it {task.name}?")
+            found = shown(table.columns)
+            raise DataError(f"{table.header_place}: no column {name!r} among {found}; is it {task.name}?")
     needed = zip(*(table.columns[name] for name in columns.names), strict=True)
     whole = [row for row, cells in enumerate(needed) if all(cell is not None and str(cell).strip() for cell in cells)]
     broken = len(table) - len(whole)

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from bibert.errors import DataError, did_you_mean
 
 ON_ERROR = ("fail", "skip", "replace")
-MOST_CHARACTERS = 2**24  # in one line or field: anything longer is not text, or a quote was never closed
+LONGEST_LINE = 2**24  # in one line or field: anything longer is not text, or a quote was never closed
 
 GZIP = b"\x1f\x8b"
 # The suffix names the format of a file; these first bytes show that the suffix is wrong.
@@ -101,9 +101,9 @@ class Input:
         with reading(self.origin):
             text = self._text(decoding, newline)
             try:
-                for number, line in enumerate(iter(partial(text.readline, MOST_CHARACTERS), ""), start=1):
-                    if len(line) == MOST_CHARACTERS and not line.endswith("\n"):
-                        raise DataError(f"{self.origin}:{number}: has over {MOST_CHARACTERS} characters; is it text?")
+                for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
+                    if len(line) == LONGEST_LINE and not line.endswith("\n"):
+                        raise DataError(f"{self.origin}:{number}: has over {LONGEST_LINE} characters; is it text?")
                     self.characters += len(line)
                     yield line
             except UnicodeError as error:  # errors of multi-byte encodings, which cannot be escaped

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from bibert.data.lines import MOST_CHARACTERS, Decoding, Input, files_in, is_plain, reading, shown
+from bibert.data.lines import LONGEST_LINE, Decoding, Input, files_in, is_plain, reading, shown
 from bibert.errors import DataError, did_you_mean, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
@@ -41,19 +41,19 @@ class Columns:
 NAMES = json.loads(resources.files("bibert.data").joinpath("column_names.json").read_text(encoding="utf-8"))
 
 
-def find_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
-    """Find the text, pair and label columns among `names`; `top` is the place of the header, for messages."""
+def find_columns(names: Iterable[str], wanted: Columns, header_place: str) -> Columns:
+    """Find the text, pair and label columns among `names`; `header_place` is the place of the header, for messages."""
     names = [name for name in names if name]
-    label = _find_named(wanted.label, names, top) or _first_known(NAMES["labels"], names)
+    label = _find_named(wanted.label, names, header_place) or _first_known(NAMES["labels"], names)
     if not label:
-        raise _unknown_column("label", NAMES["labels"], names, top)
-    return _distinct(replace(find_text_columns(names, wanted, top), label=label), top)
+        raise _unknown_column("label", NAMES["labels"], names, header_place)
+    return _distinct(replace(find_text_columns(names, wanted, header_place), label=label), header_place)
 
 
-def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Columns:
+def find_text_columns(names: Iterable[str], wanted: Columns, header_place: str) -> Columns:
     """Like `find_columns` for rows that need no label; `label` stays empty."""
     names = [name for name in names if name]
-    text, pair = _find_named(wanted.text, names, top), _find_named(wanted.pair, names, top)
+    text, pair = _find_named(wanted.text, names, header_place), _find_named(wanted.pair, names, header_place)
     if not text:
         lower = {name.lower() for name in names}
         first, second = next((both for both in NAMES["pairs"] if lower.issuperset(both)), ("", ""))
@@ -62,17 +62,17 @@ def find_text_columns(names: Iterable[str], wanted: Columns, top: str) -> Column
         text, second = _first_known([first, *NAMES["texts"]], names), _first_known([second], names)
         if second and clear and not pair:
             remedy = f"name the text column {clear!r}, or the text column {text!r} and the pair column {second!r}"
-            raise DataError(f"{top}: {clear!r} may be the text, or {text!r} and {second!r} a pair; {remedy}")
+            raise DataError(f"{header_place}: {clear!r} may be the text, or {text!r} and {second!r} a pair; {remedy}")
         pair = pair or second
     if not text:
-        raise _unknown_column("text", NAMES["texts"], names, top)
-    return _distinct(Columns(text, pair), top)
+        raise _unknown_column("text", NAMES["texts"], names, header_place)
+    return _distinct(Columns(text, pair), header_place)
 
 
-def _find_named(name: str, names: Sequence[str], top: str) -> str:
+def _find_named(name: str, names: Sequence[str], header_place: str) -> str:
     found = name if name in names else _first_known([name.lower()], names)
     if name and not found:
-        raise DataError(f"{top}: no column {name!r} among {shown(names)}; {did_you_mean(name, names)}")
+        raise DataError(f"{header_place}: no column {name!r} among {shown(names)}; {did_you_mean(name, names)}")
     return found
 
 
@@ -81,14 +81,14 @@ def _first_known(known: Iterable[str], names: Sequence[str]) -> str:
     return next((name for lower in known for name in names if name.lower() == lower), "")
 
 
-def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], top: str) -> DataError:
+def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], header_place: str) -> DataError:
     remedy = f"name the {part} column, or add a header line with a known name ({', '.join(known[:5])}, ...)"
-    return DataError(f"{top}: no {part} column among {shown(names)}; {remedy}")
+    return DataError(f"{header_place}: no {part} column among {shown(names)}; {remedy}")
 
 
-def _distinct(found: Columns, top: str) -> Columns:
+def _distinct(found: Columns, header_place: str) -> Columns:
     if len(set(found.names)) != len(found.names):
-        raise DataError(f"{top}: one column for two uses ({', '.join(found.names)}); name different ones")
+        raise DataError(f"{header_place}: one column for two uses ({', '.join(found.names)}); name different ones")
     return found
 
 
@@ -105,7 +105,6 @@ class Reader:
 
     has_lines: ClassVar[bool] = True
     names: tuple[str, ...] = ()  # of the columns; empty where only the rows have them (JSONL)
-    only: Sequence[str]  # the columns to read; only Parquet gains by it
 
     def __init__(self, source: Input, decoding: Decoding) -> None:
         self.source, self.decoding = source, decoding
@@ -116,7 +115,7 @@ class Reader:
         return self.source.share
 
     @property
-    def top(self) -> str:
+    def header_place(self) -> str:
         """The place of the header, for messages."""
         return self.where(1) if self.has_lines else self.source.origin
 
@@ -124,8 +123,8 @@ class Reader:
         """The place of a row, for messages: file:line."""
         return f"{self.source.origin}:{number}" if self.has_lines else f"{self.source.origin}: row {number}"
 
-    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
-        """Yield rows, at most `most_rows` together and fewer where they are long; a skipped row as its error."""
+    def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:
+        """Yield up to `most_rows` rows together, a skipped one as its error; of Parquet the columns in `only` alone."""
         raise NotImplementedError
 
 
@@ -136,14 +135,14 @@ class LineReader(Reader):
         super().__init__(source, decoding)
         self._unread = self._records()
 
-    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
+    def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:  # noqa: ARG002
         """Read records until a chunk is full."""
         chunk: list[Row | DataError] = []
         start = self.source.characters
         for number, record in self._unread:
             try:
-                row = self._row(number, record)
-                chunk += [] if row is None else [row]
+                if (row := self._row(number, record)) is not None:
+                    chunk.append(row)
             except DataError as error:
                 if self.decoding.on_error != "skip":
                     raise
@@ -251,7 +250,7 @@ class Csv(Delimited):
         line = 1  # where the row starts: a quoted field may hold line breaks
         while True:
             fields: list[str] | DataError | None
-            limit = csv.field_size_limit(MOST_CHARACTERS)  # one for the whole process, so restored after every row
+            limit = csv.field_size_limit(LONGEST_LINE)  # one for the whole process, so restored after every row
             try:
                 fields = next(rows, None)
             except csv.Error as error:
@@ -296,7 +295,7 @@ class Parquet(Reader):
         with self._reading_parquet():
             self._file = pyarrow.parquet.ParquetFile(stream)
             self.schema = self._file.schema_arrow
-        self.only = self.names = tuple(self.schema.names)
+        self.names = tuple(self.schema.names)
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
         if twice is not None:
             raise DataError(f"{source.origin}: column {twice!r} is there more than once; rename one")
@@ -307,11 +306,11 @@ class Parquet(Reader):
         rows: int = self._file.metadata.num_rows
         return self._rows_read / max(1, rows)
 
-    def chunks(self, most_rows: int) -> Iterator[list[Row | DataError]]:
-        """Yield batches of rows, with the cells of the columns in `only`."""
+    def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:
+        """Yield batches of rows."""
         with self._reading_parquet():
             for batch in self._file.iter_batches(batch_size=most_rows):
-                first, rows = self._rows_read + 1, batch.select(self.only).to_pylist()
+                first, rows = self._rows_read + 1, batch.select(only or self.names).to_pylist()
                 self._rows_read += len(batch)
                 yield [Row(first + place, cells, (batch, place)) for place, cells in enumerate(rows)]
 
@@ -328,8 +327,7 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-Formats = Mapping[str, type[Reader]]
-FORMATS: Formats = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
+FORMATS = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
 FORMAT_OF_SUFFIX: Mapping[str, str] = {**{f".{name}": name for name in FORMATS}, ".ndjson": "jsonl"}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from bibert.data.examples import Split, TextData
 from bibert.data.lines import Decoding, open_input, shown
-from bibert.data.readers import FORMATS, Columns, Reader, Tsv, find_columns, format_of
+from bibert.data.readers import FORMATS, Columns, Reader, Tsv, find_columns, find_text_columns, format_of
 from bibert.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 MIN_ROWS_PER_CLASS = 2
 ROWS_PER_CHUNK = 256  # few enough to stay in the cache of the CPU
 
-
-Source: TypeAlias = "str | Path | Dataset | Mapping[str, Dataset]"
+TableSource: TypeAlias = "str | Path | Dataset | Mapping[str, Dataset]"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Table:
         return max(map(len, self.columns.values()), default=0)
 
     @property
-    def top(self) -> str:
+    def header_place(self) -> str:
         """The place of the header, for messages."""
         return self.origin if self.lines is None else f"{self.origin}:1"
 
@@ -90,9 +89,9 @@ def _collect(reader: Reader) -> Table:
     if not columns and not numbers:
         raise DataError(f"{reader.source.origin}: is empty; write labelled rows")
     if not columns:
-        raise DataError(f"{reader.top}: no column has a name; name them, for example text and label")
+        raise DataError(f"{reader.header_place}: no column has a name; name them, for example text and label")
     if not numbers:
-        raise DataError(f"{reader.top}: no row under the columns {shown(columns)}; add labelled rows")
+        raise DataError(f"{reader.header_place}: no row under the columns {shown(columns)}; add labelled rows")
     return Table(reader.source.origin, columns, numbers if reader.has_lines else None)
 
 
@@ -111,8 +110,8 @@ def table_of_dataset(dataset: "Dataset", origin: str) -> Table:
 
 
 def load_table(
-    train: Source,
-    dev: "Source | None" = None,
+    train: TableSource,
+    dev: "TableSource | None" = None,
     columns: Columns = BY_NAME,
     regression: bool | None = None,
     dev_share: float = 0.1,
@@ -129,13 +128,13 @@ def load_table(
         >>> data = load_table("reviews.csv", columns=Columns(text="body", label="stars"))  # doctest: +SKIP
     """
     train_table, dev_table = _tables(train, dev)
-    found = find_columns(train_table.columns, columns, train_table.top)
+    found = find_columns(train_table.columns, columns, train_table.header_place)
     label_names = classes_of(train_table, found.label, regression=regression)
     whole = split_of(train_table, found, label_names)
     if not label_names and len(set(whole.labels)) == 1:
         raise DataError(f"{whole.origin}: all {len(whole)} scores are {whole.labels[0]:g}; there is nothing to learn")
     if dev_table is not None:
-        dev_columns = find_columns(dev_table.columns, found, dev_table.top)
+        dev_columns = find_columns(dev_table.columns, found, dev_table.header_place)
         parts = whole, split_of(dev_table, dev_columns, label_names)
     else:
         parts = split_off_dev(whole, dev_share, seed, stratify=bool(label_names))
@@ -150,10 +149,16 @@ def load_table(
     )
 
 
-def load_split(source: Source, columns: Columns, label_names: tuple[str, ...]) -> Split:
+def load_split(source: TableSource, columns: Columns, label_names: tuple[str, ...]) -> Split:
     """Read rows to evaluate a trained model on: `label_names` are the model's, empty for scores."""
     table = _table(source, "dataset")
-    return split_of(table, find_columns(table.columns, columns, table.top), label_names)
+    return split_of(table, find_columns(table.columns, columns, table.header_place), label_names)
+
+
+def load_texts(source: TableSource, columns: Columns) -> Split:
+    """Read rows whose labels, if they have any, do not matter; those of the split are 0."""
+    table = _table(source, "dataset")
+    return split_of(table, find_text_columns(table.columns, columns, table.header_place), ())
 
 
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
@@ -191,7 +196,7 @@ def _take(split: Split, rows: Sequence[int], part: str) -> Split:
     )
 
 
-def _tables(train: Source, dev: "Source | None") -> tuple[Table, Table | None]:
+def _tables(train: TableSource, dev: "TableSource | None") -> tuple[Table, Table | None]:
     """Return the train and dev tables; a `DatasetDict` may hold both."""
     origin, dev_origin = "dataset", "dev dataset"
     if isinstance(train, Mapping):
@@ -204,7 +209,7 @@ def _tables(train: Source, dev: "Source | None") -> tuple[Table, Table | None]:
     return _table(train, origin), None if dev is None else _table(dev, dev_origin)
 
 
-def _table(source: Source, origin: str) -> Table:
+def _table(source: TableSource, origin: str) -> Table:
     if isinstance(source, str | Path):
         return read_table(Path(source))
     if isinstance(source, Mapping):
@@ -215,9 +220,11 @@ def _table(source: Source, origin: str) -> Table:
 
 
 def split_of(table: Table, columns: Columns, classes: tuple[str, ...]) -> Split:
-    """Return the texts and labels of a table; `classes` are its labels by class id, empty for scores."""
+    """Return texts and labels, 0 if there is no label column; `classes` are labels by class id, empty for scores."""
     texts = texts_of(table, columns.text)
     pairs = texts_of(table, columns.pair) if columns.pair else None
+    if not columns.label:
+        return Split(texts, pairs, (0,) * len(texts), table.origin)
     labels = _written_labels(table, columns.label)
     ids = {name: id_ for id_, name in enumerate(classes)}
     for row, label in enumerate(labels):

@@ -19,11 +19,11 @@ from bibert.errors import EngineError, ModelFileError, NumericError, did_you_mea
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
 from bibert.runtime.engine import Engine
-from bibert.runtime.text import Text, TextEncoder
+from bibert.runtime.text import BY_NUMBER, Text, TextEncoder, Where
 
 WINDOW = 512  # rows that are sorted by length and computed together
 
-Floats = NDArray[np.float64]
+Scores = NDArray[np.float64]
 Texts = str | Iterable[str]
 Item = Text | Mapping[str, str]  # of a call: a text, a pair, or {"text": ..., "text_pair": ...}
 
@@ -43,7 +43,7 @@ class Answers:
     """The scores of some rows, and the labels that follow from them."""
 
     labels: tuple[str, ...]
-    scores: Floats  # (rows, labels): by default the probabilities of the labels, or the value of a regression
+    scores: Scores  # (rows, labels): by default the probabilities of the labels, or the value of a regression
 
     def best(self) -> list[Prediction]:
         """Return the label with the highest score of each row; the first of equal ones."""
@@ -58,19 +58,19 @@ class Answers:
         ]
 
 
-def softmax(logits: NDArray[Any]) -> Floats:
+def softmax(logits: NDArray[Any]) -> Scores:
     """Probabilities of mutually exclusive labels, over the last axis."""
     raised = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
-def sigmoid(logits: NDArray[Any]) -> Floats:
+def sigmoid(logits: NDArray[Any]) -> Scores:
     """Probabilities of independent labels."""
     values = logits.astype(np.float64)
     return np.asarray(np.exp(-np.logaddexp(0.0, -values)))  # 1 / (1 + exp(-x)) without overflow
 
 
-SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Floats]] = {
+SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Scores]] = {
     "softmax": softmax,
     "sigmoid": sigmoid,
     "none": lambda logits: logits.astype(np.float64),
@@ -139,23 +139,23 @@ class TextClassifier:
         """Like `predict`, in bounded memory: reads `window` texts, then yields their labels."""
         if window < 1:
             raise EngineError(f"window is {window}, must be 1 or more")
-        return (answer for block in self._answers(_rows(texts, pairs), window) for answer in block.best())
+        return (answer for block in self._answers(self._blocks(_rows(texts, pairs), window)) for answer in block.best())
 
-    def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Floats:
+    def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Scores:
         """Return probabilities (texts, labels); each row sums to 1. A regression raises `EngineError`."""
         if len(self.labels) == 1:
             raise EngineError("the model is a regression (1 label), which has no probabilities; use predict or logits")
         return self.answers(_rows(texts, pairs)).scores
 
-    def answers(self, rows: Iterable[Text]) -> Answers:
-        """Return labels and all probabilities of rows, each a text or a pair, in one pass; errors as for `predict`."""
-        blocks = [np.empty((0, len(self.labels))), *(block.scores for block in self._answers(rows))]
-        return Answers(self.labels, np.concatenate(blocks))
+    def answers(self, rows: Iterable[Text], where: Where = BY_NUMBER) -> Answers:
+        """Return labels and all probabilities of texts or pairs, in one pass; errors as for `predict`, with `where`."""
+        nothing, blocks = np.empty((0, len(self.labels))), self._answers(self._blocks(rows, WINDOW, where))
+        return Answers(self.labels, np.concatenate([nothing, *(block.scores for block in blocks)]))
 
-    def logits(self, texts: Texts, pairs: Texts | None = None) -> NDArray[np.float32]:
-        """Return the raw outputs of the network, (texts, labels)."""
+    def logits(self, texts: Texts, pairs: Texts | None = None, where: Where = BY_NUMBER) -> NDArray[np.float32]:
+        """Return the raw outputs of the network, (texts, labels); `where` gives the place of a row, for messages."""
         nothing = np.empty((0, len(self.labels)), dtype=np.float32)
-        return np.concatenate([nothing, *self._blocks(_rows(texts, pairs), WINDOW)])
+        return np.concatenate([nothing, *self._blocks(_rows(texts, pairs), WINDOW, where)])
 
     def __call__(
         self,
@@ -175,7 +175,7 @@ class TextClassifier:
             every = f"None for all {len(self.labels)} labels"
             raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
         rows = map(_as_row, [inputs] if isinstance(inputs, str | Mapping) else inputs)
-        blocks = self._answers(rows, function=function_to_apply)
+        blocks = self._answers(self._blocks(rows, WINDOW), function_to_apply)
         answers = (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
         if isinstance(inputs, Mapping) or (isinstance(inputs, str) and top_k is not ...):
             return next(answers)
@@ -191,24 +191,25 @@ class TextClassifier:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answers(self, rows: Iterable[Text], window: int = WINDOW, function: str | None = None) -> Iterator[Answers]:
+    def _answers(self, blocks: Iterable[NDArray[np.float32]], function: str | None = None) -> Iterator[Answers]:
         name = (function or ("none" if len(self.labels) == 1 else "softmax")).lower()
         if name not in SCORE_FUNCTIONS:
             raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
-        return (Answers(self.labels, SCORE_FUNCTIONS[name](block)) for block in self._blocks(rows, window))
+        return (Answers(self.labels, SCORE_FUNCTIONS[name](block)) for block in blocks)
 
-    def _blocks(self, rows: Iterable[Text], window: int) -> Iterator[NDArray[np.float32]]:
+    def _blocks(self, rows: Iterable[Text], window: int, where: Where = BY_NUMBER) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""
         remaining, first = iter(rows), 0
         while some := list(islice(remaining, window)):
-            encoded = self.encoder.encode(some, first)
+            encoded = self.encoder.encode(some, first, where)
             with self._counting:
                 self.texts_cut += sum(row.truncated for row in encoded)
                 self.texts_blank += sum(not "".join(row).strip() for row in some)
             try:
                 block = self.engine.logits_of(encoded)
             except NumericError as error:
-                raise NumericError(f"rows {first} to {first + len(some) - 1}, {error}") from error
+                sequence, _, problem = str(error).removeprefix("sequence ").partition(": ")
+                raise NumericError(f"{where(first + int(sequence))}: {problem}") from error
             yield block
             first += len(some)
 

@@ -32,31 +32,33 @@ class Encoded(NamedTuple):
 
 
 class PaddedBatch(NamedTuple):
-    """Rows of equal length, (batch, tokens) each; ids and types are 0 where a token is not real."""
+    """Rows of equal length, (batch, tokens) each; ids and token types are 0 where a token is not real."""
 
     ids: NDArray[np.int32]
-    types: NDArray[np.int32]
+    token_types: NDArray[np.int32]
     real: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, config: PackedConfig, ids: ArrayLike, mask: ArrayLike | None, types: ArrayLike | None) -> Self:
+    def of(cls, config: PackedConfig, ids: ArrayLike, mask: ArrayLike | None, token_types: ArrayLike | None) -> Self:
         """Check shapes, types and the mask, but not the range of ids and token types."""
-        numbers = _whole_numbers("input_ids", ids)
-        if numbers.shape[:1] == (0,):
-            numbers = numbers.reshape(0, 1)
-        if numbers.ndim != 2 or not 1 <= numbers.shape[1] <= config.positions:
-            raise EngineError(f"input_ids: has shape {numbers.shape}, must be (batch, 1 to {config.positions} tokens)")
-        real = np.ones_like(numbers) if mask is None else _whole_numbers("attention_mask", mask)
-        kinds = np.zeros(numbers.shape, np.int32) if types is None else _whole_numbers("token_type_ids", types)
-        for name, array in (("attention_mask", real), ("token_type_ids", kinds)):
-            if array.shape != numbers.shape:
-                raise EngineError(f"{name}: has shape {array.shape}, input_ids has {numbers.shape}; make them equal")
-        if mask is not None and real.size and (real.min() < 0 or real.max() > 1):
-            raise EngineError(f"attention_mask: holds {real.min()} to {real.max()}, must hold 0 and 1")
-        keep = real.astype(bool)
-        if not keep[:, 0].all():  # the logits are read from the first token
-            raise EngineError(f"attention_mask: row {keep[:, 0].argmin()} masks its first token; pad at the end")
-        return cls(_int32("input_ids", numbers * keep), _int32("token_type_ids", kinds * keep), keep)
+        ids = _whole_numbers("input_ids", ids)
+        if ids.shape[:1] == (0,):
+            ids = ids.reshape(0, 1)
+        if ids.ndim != 2 or not 1 <= ids.shape[1] <= config.positions:
+            raise EngineError(f"input_ids: has shape {ids.shape}, must be (batch, 1 to {config.positions} tokens)")
+        mask = np.ones(ids.shape, np.int8) if mask is None else _whole_numbers("attention_mask", mask)
+        token_types = (
+            np.zeros(ids.shape, np.int32) if token_types is None else _whole_numbers("token_type_ids", token_types)
+        )
+        for name, array in (("attention_mask", mask), ("token_type_ids", token_types)):
+            if array.shape != ids.shape:
+                raise EngineError(f"{name}: has shape {array.shape}, input_ids has {ids.shape}; make them equal")
+        if mask.size and (mask.min() < 0 or mask.max() > 1):
+            raise EngineError(f"attention_mask: holds {mask.min()} to {mask.max()}, must hold 0 and 1")
+        real = mask.astype(bool)
+        if not real[:, 0].all():  # the logits are read from the first token
+            raise EngineError(f"attention_mask: row {real[:, 0].argmin()} masks its first token; pad at the end")
+        return cls(_int32("input_ids", ids * real), _int32("token_type_ids", token_types * real), real)
 
 
 class Engine:
@@ -98,27 +100,27 @@ class Engine:
         The mask is 1 for real tokens, 0 for padding, None for no padding; the first token must be real. Raises
         `EngineError` if the arrays do not fit, `NumericError` if a value leaves the range of the numeric contract.
         """
-        ids, types, real = PaddedBatch.of(self.config, input_ids, attention_mask, token_type_ids)
+        ids, token_types, real = PaddedBatch.of(self.config, input_ids, attention_mask, token_type_ids)
         if real.all():  # nothing to remove; for one short text, removing takes 3 % of the time
             lengths = np.full(len(ids), ids.shape[1], dtype=np.uint32)
-            return self._run(RaggedBatch(lengths, ids.ravel(), types.ravel()))
+            return self._run(RaggedBatch(lengths, ids.ravel(), token_types.ravel()))
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)
-        return self._run(RaggedBatch(real.sum(axis=1, dtype=np.uint32), ids[real], types[real], positions[real]))
+        return self._run(RaggedBatch(real.sum(axis=1, dtype=np.uint32), ids[real], token_types[real], positions[real]))
 
     def logits_of(self, sequences: Sequence[Encoded]) -> NDArray[np.float32]:
         """Return logits (sequences, labels) of inputs of any lengths; errors as for `logits`."""
         ids = [_whole_numbers("ids", sequence.ids) for sequence in sequences]
-        types = [
+        token_types = [
             np.zeros_like(row) if sequence.token_types is None else _whole_numbers("token types", sequence.token_types)
             for row, sequence in zip(ids, sequences, strict=True)
         ]
-        for number, (row, kinds) in enumerate(zip(ids, types, strict=True)):
-            if row.ndim != 1 or kinds.shape != row.shape:
-                shapes = f"ids have shape {row.shape}, token types {kinds.shape}"
+        for number, (row, types_of_row) in enumerate(zip(ids, token_types, strict=True)):
+            if row.ndim != 1 or types_of_row.shape != row.shape:
+                shapes = f"ids have shape {row.shape}, token types {types_of_row.shape}"
                 raise EngineError(f"sequence {number}: {shapes}; both must be (tokens,)")
         nothing = np.empty(0, dtype=np.int32)
         lengths = np.array([len(row) for row in ids], dtype=np.uint32)
-        all_ids, all_types = np.concatenate([nothing, *ids]), np.concatenate([nothing, *types])
+        all_ids, all_types = np.concatenate([nothing, *ids]), np.concatenate([nothing, *token_types])
         return self._run(RaggedBatch(lengths, _int32("ids", all_ids), _int32("token types", all_types)))
 
     def close(self) -> None:

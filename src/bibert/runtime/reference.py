@@ -70,7 +70,7 @@ def trace(
     """Like `logits`, with every intermediate result, for comparisons layer by layer."""
     batch = PaddedBatch.of(packed.config, input_ids, attention_mask, token_type_ids)
     _check_range("input_ids", batch.ids, packed.config.vocabulary)
-    _check_range("token_type_ids", batch.types, packed.config.token_types)
+    _check_range("token_type_ids", batch.token_types, packed.config.token_types)
     hidden = embedding = _embed(packed, batch)
     first = batch.real & (np.arange(batch.real.shape[1]) == 0)  # the logits need only these tokens of the last block
     layers: list[LayerBits] = []
@@ -93,7 +93,7 @@ def _embed(packed: PackedModel, batch: PaddedBatch) -> Floats:
     """Word + token type + position, summed in this order, and LayerNorm."""
     ones = unpack_rows(packed.tensor("embeddings.word.bits")[batch.ids], packed.config.hidden)
     scale = packed.tensor("embeddings.word.scale")[batch.ids][..., None]
-    rows = np.where(ones, scale, -scale) + packed.tensor("embeddings.token_type")[batch.types]
+    rows = np.where(ones, scale, -scale) + packed.tensor("embeddings.token_type")[batch.token_types]
     rows = rows + packed.tensor("embeddings.position")[: batch.ids.shape[1]]
     return _layer_norm(packed, "embeddings.norm", rows, batch.real)
 

@@ -6,7 +6,7 @@ Rows stream through in chunks, so memory does not grow with the file. `data.read
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from bibert.data.lines import Decoding, open_input
 from bibert.data.readers import FORMATS, Columns, Delimited, Parquet, Reader, Row, find_text_columns
@@ -67,7 +67,8 @@ def label_table(
         with writer as write:
             for rows, texts in table.chunks(rows_per_chunk, progress):
                 if rows:
-                    write(rows, labeller(texts))
+                    places = [reader.where(row.number) for row in rows]
+                    write([row.raw for row in rows], labeller(texts, places.__getitem__))
                     file.flush()
                 watch(progress)
     return progress
@@ -80,20 +81,19 @@ class _TextReader:
         self._reader, self._wanted, self._new = reader, wanted, set(new)
         self._names: list[str] = []
         if reader.names:
-            self._find(reader.names, reader.top)
-            reader.only = self._names
+            self._find(reader.names, reader.header_place)
 
-    def chunks(self, most_rows: int, progress: Progress) -> Iterator[tuple[list[Any], list[Text]]]:
-        """Yield rows as the file has them, and their texts; count them, and those that are skipped, in `progress`."""
-        for chunk in self._reader.chunks(most_rows):
-            rows: list[Any] = []
+    def chunks(self, most_rows: int, progress: Progress) -> Iterator[tuple[list[Row], list[Text]]]:
+        """Yield rows and their texts; count them, and those that are skipped, in `progress`."""
+        for chunk in self._reader.chunks(most_rows, self._names):
+            rows: list[Row] = []
             texts: list[Text] = []
             for row in chunk:
                 try:
                     if isinstance(row, DataError):
                         raise row
                     texts.append(self._text(row))
-                    rows.append(row.raw)
+                    rows.append(row)
                 except DataError as error:
                     if self._reader.decoding.on_error != "skip":
                         raise
@@ -107,7 +107,7 @@ class _TextReader:
     def _find(self, names: Collection[str], where: str) -> None:
         if taken := self._new.intersection(names):
             raise DataError(f"{where}: has a column {min(taken)!r} already; give the new columns a prefix")
-        self._names = self._names or find_text_columns(names, self._wanted, self._reader.top).names
+        self._names = self._names or find_text_columns(names, self._wanted, self._reader.header_place).names
 
     def _text(self, row: Row) -> Text:
         """The text or the pair in a row; a text may be empty, but not missing."""

@@ -8,7 +8,7 @@ so that encoding can stop once an input is full.
 import os
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ MOST_CHARACTERS = 100_000
 PARALLEL_FROM = 32  # texts; for fewer, waking the tokenizer's threads does not pay
 
 Text = str | tuple[str, str]  # a text, or a text and its pair
+Where = Callable[[int], str]  # the place of a row, by its number from 0, for messages
+BY_NUMBER: Where = "row {}".format
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot represent
 
@@ -84,16 +86,16 @@ class TextEncoder:
             problem = f"adds {special} special tokens, the longest input has {max_length}"
             raise ModelFileError(f"tokenizer: {problem}; {PACK_AGAIN}")
 
-    def encode(self, rows: Sequence[Text], first: int = 0) -> list[Encoded]:
+    def encode(self, rows: Sequence[Text], first: int = 0, where: Where = BY_NUMBER) -> list[Encoded]:
         """Encode texts and pairs; `first` is the number of the first row, for messages."""
-        texts = [self._texts_of(row, number) for number, row in enumerate(rows, first)]
+        texts = [self._texts_of(row, where(number)) for number, row in enumerate(rows, first)]
         readings = [[_Reading(self, text) for text in row] for row in texts]
-        with _as_error(EngineError, f"rows {first} to {first + len(rows) - 1}: the tokenizer fails ({{}})"):
+        with _as_error(EngineError, f"{where(first)} to {where(first + len(rows) - 1)}: the tokenizer fails ({{}})"):
             self._read_first_pieces([reading for row in readings for reading in row])
             encoded = [self._encoded(row) for row in readings]
         for number, row in enumerate(encoded, first):
             if not row.ids.size:
-                raise EngineError(f"row {number}: has no tokens, and the tokenizer adds none; remove it")
+                raise EngineError(f"{where(number)}: has no tokens, and the tokenizer adds none; remove it")
         return encoded
 
     def pieces(self, text: str) -> Iterator[str]:
@@ -108,7 +110,7 @@ class TextEncoder:
         """Return the tokens behind ids, as in the vocabulary."""
         return [str(self._tokenizer.id_to_token(token)) for token in ids]
 
-    def _texts_of(self, row: object, number: int) -> tuple[str, ...]:
+    def _texts_of(self, row: object, where: str) -> tuple[str, ...]:
         match row:
             case str():
                 return (row,)
@@ -117,12 +119,12 @@ class TextEncoder:
                 if special < self.max_length:
                     return text, pair
                 problem = f"a pair has {special} special tokens, the longest input has {self.max_length}"
-                raise EngineError(f"row {number}: {problem}; use single texts")
+                raise EngineError(f"{where}: {problem}; use single texts")
             case (str(), other) | (other, str()):
                 found = f"a pair with {other!r:.40} ({type(other).__name__})"
             case _:
                 found = f"{row!r:.40} ({type(row).__name__})"
-        raise EngineError(f"row {number}: {found}, must be a text (str) or a pair of texts")
+        raise EngineError(f"{where}: {found}, must be a text (str) or a pair of texts")
 
     def _read_first_pieces(self, readings: "list[_Reading]") -> None:
         """Read the first piece of each text with the tokenizer's threads; most texts have only one piece."""

@@ -18,7 +18,7 @@ import numpy as np
 from bibert.errors import EngineError
 from bibert.files import write_whole
 from bibert.runtime.classifier import TextClassifier
-from bibert.runtime.text import Text
+from bibert.runtime.text import BY_NUMBER, Text, Where
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -44,9 +44,9 @@ class Labeller:
         self.columns |= {f"{prefix}score": float}
         self.columns |= {f"{prefix}score_{label}": float for label in classifier.labels if proba}
 
-    def __call__(self, texts: Sequence[Text]) -> list[Sequence[Value]]:
-        """Return the values of each new column."""
-        answers = self._classifier.answers(texts)
+    def __call__(self, texts: Sequence[Text], where: Where = BY_NUMBER) -> list[Sequence[Value]]:
+        """Return the values of each new column; `where` as for `TextClassifier.answers`."""
+        answers = self._classifier.answers(texts, where)
         best = answers.best()
         scores = [np.array([answer["score"] for answer in best]), *(answers.scores.T if self._proba else ())]
         # The shortest decimals that are the same number in float32; more digits carry no information.

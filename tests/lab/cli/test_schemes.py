@@ -5,18 +5,12 @@ from functools import partial
 from io import StringIO
 
 import pytest
-import typer
 from rich.console import Console
-from typer.testing import CliRunner
 
-from bibert.errors import BibertError, CheckpointError, SchemeError
 from bibert.lab.architecture import ARCHITECTURES
 from bibert.lab.cli import schemes as command
 from bibert.lab.cost import RULES, cost_of, readings_of_13_4
 from bibert.nn.schemes import SCHEMES
-
-app = typer.Typer()
-app.command()(command.schemes)
 
 
 @pytest.fixture
@@ -25,8 +19,15 @@ def costs(as_json):
     return partial(as_json, "analyze", "cost")
 
 
-def run(*args):
-    return CliRunner().invoke(app, list(args))
+@pytest.fixture
+def printed(bibert, capsys):
+    """What `bibert schemes` prints."""
+
+    def run(*words):
+        assert bibert("schemes", *words) == 0
+        return capsys.readouterr().out
+
+    return run
 
 
 def lines_of(architecture):
@@ -47,22 +48,20 @@ def row_of(text, scheme):
     return next(line for line in text.splitlines() if line.split()[:1] == [scheme])
 
 
-def test_some_schemes_and_variants_can_be_asked_for():
-    done = run("baseline", "bibert(gain=row,thresholds=context)")
-    assert done.exit_code == 0, done.output
-    assert row_of(done.output, "baseline")
-    assert row_of(done.output, "bibert(gain=row,thresholds=context)").split()[1] == "1-1-1"
-    assert "full_precision" not in done.output
+def test_some_schemes_and_variants_can_be_asked_for(printed):
+    shown = printed("baseline", "bibert(gain=row,thresholds=context)")
+    assert row_of(shown, "baseline")
+    assert row_of(shown, "bibert(gain=row,thresholds=context)").split()[1] == "1-1-1"
+    assert "full_precision" not in shown
 
 
-def test_the_table_shows_every_scheme_with_our_figures_beside_the_papers():
-    done = run()
-    assert done.exit_code == 0, done.output
-    assert "109,483,778 parameters" in done.output
+def test_the_table_shows_every_scheme_with_our_figures_beside_the_papers(printed):
+    shown = printed()
+    assert "109,483,778 parameters" in shown
     for name in SCHEMES:
-        assert row_of(done.output, name)
-    assert row_of(done.output, "bibert").split()[-8:] == ["dmd", "14.97", "!=", "13.4", "0.423", "=", "0.4", "2"]
-    assert row_of(done.output, "full_precision").split()[-7:] == ["417.6", "=", "418", "22.426", "~", "22.5", "1"]
+        assert row_of(shown, name)
+    assert row_of(shown, "bibert").split()[-8:] == ["dmd", "14.97", "!=", "13.4", "0.423", "=", "0.4", "2"]
+    assert row_of(shown, "full_precision").split()[-7:] == ["417.6", "=", "418", "22.426", "~", "22.5", "1"]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -95,16 +94,15 @@ def test_thresholds_notes_and_losses_have_lines_of_their_own_in_a_wide_table():
     assert "4 stages ternary-layers: attention + hidden, ternary-logits: prediction" in shown
 
 
-def test_schedules_of_one_name_and_different_losses_are_told_apart():
-    shown = " ".join(run("baseline", "baseline(without=mha)", "baseline+bi_attention").output.split())
+def test_schedules_of_one_name_and_different_losses_are_told_apart(bibert, capsys):
+    assert bibert("schemes", "baseline", "baseline(without=mha)", "baseline+bi_attention") == 0
+    shown = " ".join(capsys.readouterr().out.split())
     assert "vanilla attention + mha + hidden + prediction vanilla (2) attention + hidden + prediction" in shown
     assert "vanilla (3)" not in shown
 
 
-def test_json_is_all_of_stdout_and_holds_every_part():
-    done = run("--json", "--architecture", "4L")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+def test_json_is_all_of_stdout_and_holds_every_part(as_json):
+    found = as_json("schemes", "--architecture", "4L")
     assert found["architecture"]["name"] == "4L"
     assert found["parameters"]["total"] == 14_350_874
     assert [row["name"] for row in found["schemes"]] == list(SCHEMES)
@@ -117,28 +115,24 @@ def test_json_is_all_of_stdout_and_holds_every_part():
     assert any("18.8x" in note for note in bibert["notes"])
 
 
-def test_another_length_changes_flops_and_takes_the_papers_away():
-    found = json.loads(run("--json", "--tokens", "64").stdout)
+def test_another_length_changes_flops_and_takes_the_papers_away(as_json):
+    found = as_json("schemes", "--tokens", "64")
     bibert = next(row for row in found["schemes"] if row["name"] == "bibert")
     assert found["tokens"] == 64
     assert bibert["flops"]["products"] < 0.349e9 / 2
     assert list(bibert["paper"]) == ["size"]
 
 
-def test_a_folder_with_a_config_is_an_architecture(tmp_path):
+def test_a_folder_with_a_config_is_an_architecture(tmp_path, printed):
     config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 256}
     config |= {"vocab_size": 1000, "max_position_embeddings": 128, "type_vocab_size": 2}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    done = run("-a", str(tmp_path))
-    assert done.exit_code == 0, done.output
-    assert done.output.startswith("BERT (2 x 64, 2 heads, FFN 256)")
+    assert printed("-a", tmp_path).startswith("BERT (2 x 64, 2 heads, FFN 256)")
 
 
-def test_bad_input_raises_what_the_program_turns_into_one_line():
-    assert isinstance(run("bibrt").exception, SchemeError)
-    assert isinstance(run("-a", "bert-huge").exception, CheckpointError)
-    assert isinstance(run("--tokens", "513").exception, BibertError)
-    assert run("--tokens", "0").exit_code == 2
+@pytest.mark.parametrize("words", [["bibrt"], ["-a", "bert-huge"], ["--tokens", "513"]])
+def test_a_scheme_an_architecture_or_a_length_that_is_not_there_is_one_line(words, refused):
+    assert words[-1] in refused("schemes", *words)
 
 
 def test_the_printed_figures_stand_beside_the_rules_that_give_them(bibert, capsys):

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table, say
-from bibert.cli.options import PACKED, Json
+from bibert.cli.options import PACKED_HELP, Json
 from bibert.lab.cli.rows import number, plain_table, word
 from bibert.lab.rivals.benchmark import DEFAULT_SHAPES, QUIET, Plan, Report, Timing, compare
 from bibert.lab.rivals.engines import OURS, Shape, get_rivals
@@ -15,7 +15,7 @@ from bibert.models import find_file
 
 
 def bench(
-    model: Annotated[str, typer.Argument(metavar="FILE", help=PACKED)],
+    model: Annotated[str, typer.Argument(metavar="FILE", help=PACKED_HELP)],
     rival: Annotated[
         list[str] | None, typer.Option(help="Compare with this engine only; may be repeated.", show_default="all")
     ] = None,

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import PACKED, Json
+from bibert.cli.options import PACKED_HELP, Json
 from bibert.errors import CheckpointError, EngineError
 from bibert.lab.architecture import count_parameters, read_architecture, read_json
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
@@ -34,7 +34,9 @@ Contents = tuple[Description, int]  # of a packed file, and the bytes of its tok
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help=f"{PACKED} Or a model or run folder.")],
+    model: Annotated[
+        str, typer.Argument(metavar="FILE|FOLDER|HUB_ID", help=f"{PACKED_HELP} Or a model or run folder.")
+    ],
     tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Length of the text for MACs and FLOPs.", show_default=f"{TOKENS}, if it fits"),

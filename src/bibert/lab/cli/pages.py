@@ -133,21 +133,21 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
         return Findings()
     if record.model is None:
         raise DataError(f"{record.name}: has no model yet; leave out the rows and texts, or wait until it is trained")
-    splits, metrics = data.load_splits(tuple(record.labels)) if has_rows else ({}, ())
-    rows = next(iter(splits.values()), None)  # of a task with two dev sets the first
+    evaluation = data.load_splits(tuple(record.labels)) if has_rows else None
+    rows = None if evaluation is None else evaluation.first
     read = texts or ([] if rows is None else rows.texts_or_pairs[:MOST_TEXTS])
     tokens = int(record.recipe.get("max_length", MAX_LENGTH))
     found = Findings()
     if record.has_bits:
         [(title, subject)] = load_subjects([record.model], tokens).items()
         found = Findings(entropies(subject.insides(read)), attention_map(subject, title, read[0]))
-    if rows is None:
+    if evaluation is None or rows is None:
         return found
     logits = _logits(record.model, rows, tokens)
     return replace(
         found,
         confusion=confusion(logits, rows.labels) if len(record.labels) > 1 else None,
-        scores=score(logits, rows.labels, metrics),
+        scores=score(logits, rows.labels, evaluation.metrics),
         scored=f"{len(rows):,} rows of {Path(rows.origin).name}",
     )
 
@@ -184,8 +184,8 @@ def card(
     from bibert.lab.pages import save_page
     from bibert.runtime.classifier import load
 
-    splits, metrics = data.load_splits(load(model, threads=1).labels)
-    rows = next(iter(splits.values()))
+    evaluation = data.load_splits(load(model, threads=1).labels)
+    rows = evaluation.first
     task = "" if data.task is None else get_task(data.task).name
-    text = write_card(CardRequest(title, model, rows, task, metrics, teacher, licence, tuple(limits or ())))
+    text = write_card(CardRequest(title, model, rows, task, evaluation.metrics, teacher, licence, tuple(limits or ())))
     say(f"{save_page(text, output)}: measured on {len(rows):,} rows")

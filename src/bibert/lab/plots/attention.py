@@ -26,7 +26,7 @@ GAP = 0xD9  # the grey between heads: neither white, which is a weight, nor a co
 
 MOST_CELLS = 36  # along a side of a small image; neighbours are averaged if there are more tokens
 MOST_TOKENS = 40  # in a head view; later tokens are left out, and the figure says so
-MOST_CHARACTERS = 14  # of a token
+LONGEST_WORD = 14  # characters that are drawn of a token
 ROW_INCHES = 0.19  # of a token
 PANEL_INCHES = 3.0  # of a model in a head view
 FAINTEST = 0.03  # weights below this share of the largest are not drawn
@@ -130,7 +130,7 @@ def _averaged(heads: Floats, block: int) -> Floats:
     return np.asarray(sums / (counts[:, None] * counts))
 
 
-def _drawable(word: str, most: int = MOST_CHARACTERS) -> str:
+def _drawable(word: str, most: int = LONGEST_WORD) -> str:
     """A word as the font can draw it: a character without a glyph becomes a box, and a long word is cut."""
     shown = "".join(character if _has_glyph(character) else "\N{WHITE SQUARE}" for character in word)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
