@@ -57,7 +57,7 @@ def label_table(
     progress = Progress()
     with open_input(source.path) as opened:
         reader = FORMATS[source.file_format](opened, source.decoding)
-        table = _TextReader(reader, source.columns, labeller.columns)
+        table = TextRows(reader, source.columns, labeller.columns)
         if isinstance(reader, Parquet):
             writer = parquet_writer(file, reader.schema, labeller.columns)
         else:
@@ -74,7 +74,7 @@ def label_table(
     return progress
 
 
-class _TextReader:
+class TextRows:
     """Reads rows with their texts; the names of columns are in the header, or in the first row (JSONL)."""
 
     def __init__(self, reader: Reader, wanted: Columns, new: Iterable[str]) -> None:
