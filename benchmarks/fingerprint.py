@@ -3,7 +3,7 @@
     python benchmarks/fingerprint.py --glue GLUE -o before.json     # then change the code, run again, and diff
 
 Logits are those of the shipped model on SST-2's dev rows, for every instruction set of this CPU. Weights are those of
-the quickstart's three runs, once undisturbed and once with each run killed (SIGKILL) and resumed. They depend on the
+the quickstart's runs, once undisturbed and once with each run killed (SIGKILL) and resumed. They depend on the
 CPU and the torch version: compare files of one machine only.
 """
 
@@ -28,7 +28,7 @@ texts = json.load(sys.stdin)
 logits = bibert.load("sst2").logits(texts)
 print(hashlib.sha256(logits.astype("<f4").tobytes()).hexdigest())
 """
-RUNS = ("teacher", "baseline", "bibert")
+RUNS = ("teacher", "bibert", "bibert_2", "bibert_4")
 
 
 def sha256(path: Path) -> str:
@@ -54,7 +54,7 @@ def logits(glue: Path) -> dict[str, str]:
 
 
 def quickstart(folder: Path, *, kill: bool) -> dict[str, str]:
-    """Digest of the weights of the quickstart's runs and of its packed file; `kill` ends each run once, half-way."""
+    """Digest of the weights of the quickstart's runs and of its packed files; `kill` ends each run once, half-way."""
     command = [sys.executable, "-m", "bibert", "quickstart", "-o", str(folder), "--json"]
     for run in RUNS if kill else ():
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -63,7 +63,8 @@ def quickstart(folder: Path, *, kill: bool) -> dict[str, str]:
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    files = {run: folder / run / "model" / "model.safetensors" for run in RUNS} | {"packed": folder / "model.bibert"}
+    files = {run: folder / run / "model" / "model.safetensors" for run in RUNS}
+    files |= {f"{run}, packed": folder / f"{run}.bibert" for run in RUNS[1:]}
     return {name: sha256(file) for name, file in files.items()}
 
 

@@ -70,7 +70,7 @@ def test_the_same_points_give_the_same_files(tmp_path):
     ("points", "message"),
     [
         ([], "at least one point"),
-        ([Point("x", "2 bits", 1.0, 1.0, 1.0)], r"x: .*'2 bits'.*'1 bit'"),
+        ([Point("x", "int4", 1.0, 1.0, 1.0)], r"x: .*'int4'.*'int8'"),
         ([Point("x", "int8", 1.0, 0.0, 1.0)], r"x: 0\.0 ms and 1\.0 MB"),
     ],
 )

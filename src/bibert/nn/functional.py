@@ -124,17 +124,14 @@ class _RowsProduct(torch.autograd.Function):
         a, b, scale_a, scale_b = ctx.saved_tensors
         needs_a, needs_b, _, needs_scale, needs_bias, _ = ctx.needs_input_grad
         grad_a = grad_b = grad_scale = None
-        low = gradient.to(ctx.dtype)
         if needs_a:
-            weight = b if scale_b is None else b * scale_b
-            grad_a = (low @ weight.to(ctx.dtype)).to(gradient.dtype)
+            scaled = gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)
+            grad_a = (scaled.to(ctx.dtype) @ b.to(ctx.dtype)).to(gradient.dtype)
         if needs_b or needs_scale:
-            scaled = low if scale_a is None or scale_a.numel() == 1 else (gradient * scale_a).to(ctx.dtype)
-            grad_b = (scaled.transpose(-1, -2) @ a.to(ctx.dtype)).to(gradient.dtype)
-            if scale_a is not None and scale_a.numel() == 1:
-                grad_b.mul_(scale_a)
+            scaled = gradient if scale_a is None else gradient * scale_a
+            grad_b = (scaled.to(ctx.dtype).transpose(-1, -2) @ a.to(ctx.dtype)).to(gradient.dtype)
             if needs_scale:
-                grad_scale = (b * grad_b).sum(dim=-1, keepdim=True)
+                grad_scale = (b * grad_b).sum(dim=-1, keepdim=True)  # = Σ gradient · product, without the product
         return grad_a, grad_b, None, grad_scale, gradient.sum(dim=0) if needs_bias else None, None
 
 
