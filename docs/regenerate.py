@@ -65,15 +65,22 @@ def at_a_glance(front: Path) -> str:
 
 
 def speedup(*engines: Path) -> str:
-    """README: how many times as long the faster int8 engine takes, by architecture and CPU."""
+    """README: how many times as long the faster int8 engine takes, by architecture, CPU and bits of activation."""
     ratios: dict[str, list[str]] = {}
     heads = ["times as fast as the better int8 engine"]
     for results in map(_read, engines):
-        heads.append({"avx512": "AVX-512 with VNNI", "avx2": "AVX2"}[results["machine"]["isa"]])
+        cpu = {"avx512": "AVX-512", "avx2": "AVX2"}[results["machine"]["isa"]]
         for architecture, measured in results["architectures"].items():
-            rivals = [engine["timings"] for engine in measured if not engine["name"].startswith("bibert")]
-            best = [min(rival[shape]["ratio"]["median"] for rival in rivals) for shape in results["shapes"]]
-            ratios.setdefault(architecture, []).append(f"{min(best):.1f} to {max(best):.1f}")
+            timings = {engine["name"]: engine["timings"] for engine in measured}
+            ours = [name for name in timings if name.startswith("bibert")]
+            for name in ours:
+                times = [
+                    min(timings[rival][shape]["ratio"]["median"] for rival in timings if rival not in ours)
+                    / timings[name][shape]["ratio"]["median"]
+                    for shape in results["shapes"]
+                ]
+                ratios.setdefault(architecture, []).append(f"{min(times):.1f} to {max(times):.1f}")
+        heads += [f"{cpu}, {name.removeprefix('bibert, ') if ', ' in name else '1 bit'}" for name in ours]
     return table(heads, [[architecture, *values] for architecture, values in ratios.items()])
 
 
