@@ -34,13 +34,12 @@ def quickstart(data: TextData, output: Path, watch: Watch, seed: int = 0) -> flo
     output.mkdir(parents=True, exist_ok=True)
     save_classifier(untrained(data, seed), output / "start")
     learned = finetune(output / "start", data, output / "teacher", TEACHER, callbacks=watch("teacher"))
+    about = {"data": "generated sentences", "seed": seed}
     for scheme in STUDENTS:
         distill(output / "teacher", scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
-        about = {"data": "generated sentences", "seed": seed}
         student = load_classifier(output / scheme)
-        save(
-            pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about), packed_file(output, scheme)
-        )  # verified: the engine's logits are those of the network
+        packed = pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about)  # verified bit for bit
+        save(packed, packed_file(output, scheme))
     return learned["dev_accuracy"]
 
 

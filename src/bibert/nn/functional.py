@@ -112,7 +112,8 @@ class _RowsProduct(torch.autograd.Function):
             product.mul_(scale * scale_a)  # one step for all of `a`: the engine stores both as one scale
         else:
             for factor in (scale, scale_a):
-                product = product if factor is None else product.mul_(factor)
+                if factor is not None:
+                    product.mul_(factor)
         ctx.save_for_backward(a, b, scale_a, scale_b)
         return product if bias is None else product.add_(bias)
 
