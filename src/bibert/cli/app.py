@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "train": Command("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
     "finetune": Command("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
     "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
+    "generalize": Command("bibert.cli.generalize", "Binarize an encoder on plain text: a start for any task."),
     "evaluate": Command("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
     "pack": Command("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
     "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),

@@ -124,6 +124,13 @@ class TeacherOptions(TrainingOptions):
     recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "teacher"
 
 
+@dataclass(frozen=True)
+class GeneralOptions(TrainingOptions):
+    """The options of a training, with the preset of the general stage."""
+
+    recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "general"
+
+
 def parse_changes(changes: list[str]) -> dict[str, Any]:
     """Values of KEY=VALUE words, read as TOML; `weights.gold=0.5` changes one loss term."""
     parsed: dict[str, Any] = {}

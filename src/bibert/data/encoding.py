@@ -96,6 +96,16 @@ class EncodedSplit(Dataset[dict[str, Any]]):
         ids, types = self.input_ids[place], self.token_type_ids[place]
         return {"input_ids": ids, "token_type_ids": types, "labels": self.labels[row]}
 
+    @classmethod
+    def joined(cls, splits: "Sequence[EncodedSplit]") -> "EncodedSplit":
+        """All rows of several splits, one split behind the other."""
+        lengths = np.concatenate([[0], *(split.lengths for split in splits)])
+        columns = {
+            name: np.concatenate([getattr(split, name) for split in splits])
+            for name in ("input_ids", "token_type_ids", "labels")
+        }
+        return cls(offsets=np.cumsum(lengths, dtype=np.int64), **columns)
+
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """The number of tokens of each row."""

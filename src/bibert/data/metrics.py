@@ -54,7 +54,13 @@ def spearman(answers: Array, gold: Array) -> float:
     return pearson(_ranks(answers), _ranks(gold))
 
 
-# Each takes answers (class ids, or scores) and gold labels.
+def cosine(answers: Array, gold: Array) -> float:
+    """The mean cosine of rows of vectors."""
+    sizes = np.linalg.norm(answers, axis=-1) * np.linalg.norm(gold, axis=-1)
+    return float(np.mean((answers * gold).sum(axis=-1) / np.maximum(sizes, np.finfo(np.float32).tiny)))
+
+
+# Each takes answers (class ids, scores or vectors) and gold ones.
 METRICS: Mapping[str, Callable[[Array, Array], float]] = {
     "accuracy": accuracy,
     "f1": f1,
@@ -62,6 +68,7 @@ METRICS: Mapping[str, Callable[[Array, Array], float]] = {
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,
+    "cosine": cosine,
 }
 
 

@@ -161,6 +161,18 @@ def load_texts(source: TableSource, columns: Columns) -> Split:
     return split_of(table, find_text_columns(table.columns, columns, table.header_place), ())
 
 
+def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME) -> Split:
+    """Read rows without labels from several files, plain text with one text a line too; blank and repeated ones go."""
+    texts: dict[str, None] = {}
+    for path in paths:
+        table = read_table(path)
+        found = find_text_columns(table.columns, columns, table.header_place)
+        cells = table.columns[found.text]
+        written = [row for row, cell in enumerate(cells) if not isinstance(cell, str) or cell.strip()]
+        texts |= dict.fromkeys(texts_of(table.take(written), found.text))
+    return Split(tuple(texts), None, (0,) * len(texts), ", ".join(map(str, paths)))
+
+
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
     """The metrics of a user's own data; the first one selects the best model."""
     return CLASS_METRICS if label_names else SCORE_METRICS

@@ -97,6 +97,11 @@ def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormSco
     return direction_distance(similarity(student * real), similarity(teacher * real), norm_scope, lead_dims=2)
 
 
+def sentence(states: Tensor, mask: Tensor) -> Tensor:
+    """The embedding of each text as sentence encoders define it, the mean over its tokens: (B, T, C) to (B, C)."""
+    return (states * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)
+
+
 def hidden_direction_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
     """The paper's hidden-state term "in ℓ2-normalized form"; (B, T, C) each, `mask` (B, T) or ones."""
     real = mask[:, :, None]

@@ -13,7 +13,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bibert.distill.losses import NormScope, dmd_loss, hidden_direction_loss, prediction_loss, score_mse, token_mse
+from bibert.distill.losses import (
+    NormScope,
+    direction_distance,
+    dmd_loss,
+    hidden_direction_loss,
+    prediction_loss,
+    score_mse,
+    sentence,
+    token_mse,
+)
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import PER_HEAD, LayerTrace
@@ -74,6 +83,7 @@ class Lesson:
 
     layers: list[tuple[LayerTrace, LayerTrace]]  # empty, like the hidden states, unless a term reads the `trace`
     hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
+    pooled: Tensor | None  # the student's pooled first token, (B, C)
     logits: tuple[Tensor, Tensor]
     labels: Tensor
     mask: Tensor  # (B, T), ones if padding counts (the released code); ones (B, 1) unless a term reads the `trace`
@@ -87,6 +97,12 @@ class Lesson:
     def sum_over_hidden_states(self, loss: LossOfLayer) -> Tensor:
         """The sum of a loss of the hidden states."""
         return _total([loss(mine, theirs, self.mask) for mine, theirs in self.hidden_states])
+
+    def sentence_direction(self) -> Tensor:
+        """How far the pooled first token points away from the teacher's embedding of the text."""
+        assert self.pooled is not None
+        embedding = sentence(self.hidden_states[-1][1], self.mask)
+        return direction_distance(self.pooled, embedding, self.norm_scope, lead_dims=1)
 
     def scoped(self, loss: Callable[..., Tensor]) -> LossOfLayer:
         """A loss of directions with the norm scope of the lesson."""
@@ -103,7 +119,8 @@ class Term:
 
     loss: Callable[[Lesson], Tensor]
     trace: bool = True  # reads `layers`, `hidden_states` or `mask`
-    logits: bool = False  # reads the student's logits; otherwise pooler and classifier do not change
+    pooled: bool = False  # reads the student's pooled first token; otherwise the pooler does not change
+    logits: bool = False  # reads the student's logits; otherwise the classifier does not change
     teacher: bool = True  # reads anything of the teacher
 
 
@@ -115,8 +132,9 @@ TERMS: Mapping[str, Term] = {
     "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "key")),
     "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "value")),
     "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss))),
-    "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, logits=True),
-    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), trace=False, logits=True, teacher=False),
+    "sentence_direction": Term(Lesson.sentence_direction, pooled=True),
+    "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, pooled=True, logits=True),
+    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), trace=False, pooled=True, logits=True, teacher=False),
 }
 
 
@@ -147,22 +165,23 @@ class Objective:
             raise RecipeError("every distillation term has weight 0, so nothing would be learned; give one a weight")
 
     def reads(self, part: str) -> bool:
-        """Whether any term reads a part of the lesson: `trace`, `logits` (of the student) or `teacher`."""
+        """Whether any term reads a part of the lesson: `trace`, `pooled` or `logits` of the student, or `teacher`."""
         return any(getattr(TERMS[name], part) for name in self.weights)
 
     def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
         """Evaluate every term that has a weight."""
         assert student.logits is not None
         assert teacher.logits is not None
-        layers, states, mask = [], [], torch.ones_like(student.logits[:, :1])
+        layers, states, pooled, mask = [], [], None, torch.ones_like(student.logits[:, :1])
         if self.reads("trace"):
             mine, theirs = student.trace, teacher.trace
             assert mine is not None
             assert theirs is not None
             layers = list(zip(mine.layers, match.taught(theirs.layers), strict=True))
             states = list(zip(mine.hidden_states, theirs.hidden_states[:: match.depth_ratio], strict=True))
+            pooled = mine.pooled
             mask = mine.mask if self.mask_padding else torch.ones_like(mine.mask)
-        lesson = Lesson(layers, states, (student.logits, teacher.logits), labels, mask, self.norm_scope)
+        lesson = Lesson(layers, states, pooled, (student.logits, teacher.logits), labels, mask, self.norm_scope)
         values = {name: TERMS[name].loss(lesson) for name in self.weights}
         total = _total([self.weights[name] * value for name, value in values.items()])
         if not torch.isfinite(total.detach()):

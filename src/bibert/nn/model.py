@@ -59,6 +59,7 @@ class Trace:
     mask: Tensor  # (B, T), 1 for real tokens
     hidden_states: list[Tensor] = field(default_factory=list)  # the embedding output and each layer's, (B, T, C)
     layers: list[LayerTrace] = field(default_factory=list)
+    pooled: Tensor | None = None  # the pooler's output, (B, C)
 
 
 @dataclass
@@ -248,7 +249,7 @@ class BiBertModel(BiBertPreTrainedModel):
                 if trace:
                     kept.hidden_states.append(hidden)
                     kept.layers.append(inside)
-            pooled = self.pooler(hidden)
+            kept.pooled = pooled = self.pooler(hidden)
         return BiBertModelOutput(last_hidden_state=hidden, pooler_output=pooled, trace=kept if trace else None)
 
 

@@ -108,8 +108,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
                 continue
             student = _next_student(student, scheme, number, encoded, recipe.batch_size)
             objective = objectives[stage.name]
-            for head in (student.model.bert.pooler, student.model.classifier):
-                head.requires_grad_(objective.reads("logits"))  # distributed training waits for every expected gradient
+            train_heads(student, objective)
             stage_recipe = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
             training = training_arguments(stage_recipe, encoded, run.stage(stage.name), **arguments)
             watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
@@ -138,6 +137,12 @@ def _next_student(before: Classifier, scheme: Scheme, number: int, data: Trainin
     batch = [data.train[row] for row in range(min(batch_size, len(data.train)))]
     calibrate(model, Collator(before.tokenizer.pad_token_id)(batch), before.model)
     return Classifier(model, before.tokenizer)
+
+
+def train_heads(student: Classifier, objective: Objective) -> None:
+    """Freeze pooler and classifier unless a term reads them: distributed training waits for every expected gradient."""
+    student.model.bert.pooler.requires_grad_(objective.reads("pooled"))
+    student.model.classifier.requires_grad_(objective.reads("logits"))
 
 
 def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classifier:
