@@ -26,31 +26,14 @@ from bibert.nn.checkpoint import Classifier
 from bibert.nn.functional import Quantized, binarize_rows, bool_
 from bibert.nn.layers import BiBertConfig, QuantLinear, Shift
 from bibert.nn.levels import Levels, weight_distances
-from bibert.nn.model import LINEARS, BiBertForSequenceClassification, evaluating
-from bibert.nn.packable import packed_config, why_not_packable
+from bibert.nn.model import BiBertForSequenceClassification, evaluating
+from bibert.nn.packable import LINEARS, NORMS, SHIFTS, SITE_OF_LINEAR, packed_config, why_not_packable
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
 from bibert.runtime import reference
 from bibert.runtime.engine import Encoded, Engine, available_isas
 from bibert.runtime.text import TextEncoder
-
-SHIFTS = {  # sites of thresholds, and where a block has them
-    "attention_input": "attention.self.input_shift",
-    "query": "attention.self.query_shift",
-    "key": "attention.self.key_shift",
-    "value": "attention.self.value_shift",
-    "context": "attention.output.input_shift",
-    "ffn_input": "intermediate.input_shift",
-    "ffn_hidden": "output.input_shift",
-}
-SITE_OF_LINEAR = {  # the site whose levels a linear layer reads
-    **dict.fromkeys(("query", "key", "value"), "attention_input"),
-    "attention_output": "context",
-    "intermediate": "ffn_input",
-    "output": "ffn_hidden",
-}
-NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
 
 ROWS_PER_CHUNK = 4096  # of a weight at a time, so that the word embedding needs little memory
 BATCH_SIZE = 32

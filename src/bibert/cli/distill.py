@@ -17,12 +17,7 @@ def distill(
     data: options.DataOptions,
     training: options.TrainingOptions,
     student: options.SchemeOptions,
-    start: Annotated[
-        str | None,
-        options.option(
-            "The BERT to initialise the student from: a shallower one, or a student; by default the teacher."
-        ),
-    ] = None,
+    start: options.Start = None,
     probe_every: options.ProbeEvery = 0,
     json: options.Json = False,
 ) -> None:
@@ -36,7 +31,7 @@ def distill(
     from bibert.training.student import distill as run
 
     row = get_scheme(student.name)
-    recipe, arguments = training.load(), training.trainer_arguments()
+    recipe, arguments = training.load("student"), training.trainer_arguments()
     texts = data.load_and_report()
     arguments |= {"start": start, "probe": options.probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
     metrics = run(teacher, row, texts, output, recipe, **arguments)

@@ -16,7 +16,7 @@ def generalize(
     texts: Annotated[list[Path], typer.Argument(help="Files of texts: one a line in .txt, or a table; .gz too.")],
     checkpoint: options.Checkpoint,
     output: options.Output,
-    training: options.GeneralOptions,
+    training: options.TrainingOptions,
     student: options.SchemeOptions,
     start: Annotated[
         str | None, options.option("A student to continue from, such as one at another position of the dial.")
@@ -35,7 +35,7 @@ def generalize(
     from bibert.training.run import is_main_process
 
     row = get_scheme(student.name)
-    recipe, arguments = training.load(), training.trainer_arguments()
+    recipe, arguments = training.load("general"), training.trainer_arguments()
     data = general_data(load_unlabelled(texts))
     if is_main_process():
         say(f"{len(data.train):,} texts to train on, {len(data.dev['dev']):,} set aside")

@@ -19,13 +19,16 @@ import typer
 from bibert.cli.console import messages, say
 from bibert.data import MAX_LENGTH
 from bibert.errors import BibertError, DataError, RecipeError, SchemeError, require_extra
+from bibert.models import shipped_file
 
 if TYPE_CHECKING:
     from bibert.data.examples import Split, TextData
     from bibert.data.readers import Columns
+    from bibert.nn.schemes import Scheme
     from bibert.training.recipe import Recipe
 
 PACKED_HELP = "A packed file, a Hub id, or sst2, the model shipped with bibert."
+DEFAULT_BITS = 4
 DIAL = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # schemes by the bits of their activations
 
 
@@ -49,6 +52,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ModelName = Annotated[str, typer.Option("--model", "-m", help=PACKED_HELP)]
 TextColumn = Annotated[str, option("Column of the text; found by name if not given.")]
 PairColumn = Annotated[str, option("Column of the second text of a pair; found by name if not given.")]
+Start = Annotated[
+    str | None,
+    option(
+        "The BERT to make the student from: a shallower one, a student, a packed file, or general_4, in the package."
+    ),
+]
 LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
 
 
@@ -58,13 +67,17 @@ class SchemeOptions:
 
     scheme: Annotated[
         str | None,
-        option("A row of `bibert schemes` (default: bibert), or a variant: 'baseline(kept=mha)'.", "--scheme", "-s"),
+        option(
+            "A row of `bibert schemes` instead of --bits, such as bibert, or a variant: 'baseline(kept=mha)'.",
+            "--scheme",
+            "-s",
+        ),
     ] = None
     bits: Annotated[
         int | None,
         option(
             "The dial: bits of activations, from 1, the smallest and fastest, to 4, the most accurate; short for "
-            "--scheme bibert_plus, bibert_2 or bibert_4.",
+            "--scheme bibert_plus, bibert_2 or bibert_4, the default.",
             metavar="1|2|4",
         ),
     ] = None
@@ -75,7 +88,7 @@ class SchemeOptions:
         if self.scheme is not None and self.bits is not None:
             raise SchemeError(f"--bits {self.bits} and --scheme {self.scheme} both name a scheme; give one of them")
         if self.bits is None:
-            return self.scheme or "bibert"
+            return self.scheme or DIAL[DEFAULT_BITS]
         if self.bits not in DIAL:
             raise SchemeError(f"--bits is {self.bits}, must be one of {', '.join(map(str, DIAL))}")
         return DIAL[self.bits]
@@ -85,7 +98,7 @@ class SchemeOptions:
 class TrainingOptions:
     """The recipe, changes to it, and whether to write a TensorBoard log."""
 
-    recipe: Annotated[str, typer.Option(help="A preset, such as paper-sst-2, or a TOML file.")] = "student"
+    recipe: Annotated[str | None, option("A preset (see bibert recipes), or a TOML file.")] = None
     learning_rate: Annotated[float | None, option("Peak learning rate.")] = None
     epochs: Annotated[float | None, option("Passes over the data.")] = None
     batch_size: Annotated[int | None, option("Texts per step, over all processes.")] = None
@@ -97,11 +110,11 @@ class TrainingOptions:
     ] = None
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write a TensorBoard log.")] = False
 
-    def load(self) -> "Recipe":
-        """The preset or file with all changes."""
+    def load(self, usual: str) -> "Recipe":
+        """The preset or file with all changes; `usual` is the preset if none is named."""
         from bibert.training.recipe import load_recipe
 
-        return load_recipe(self.recipe, self.all_changes())
+        return load_recipe(self.recipe or usual, self.all_changes())
 
     def all_changes(self) -> dict[str, Any]:
         """The changes of --set and of the options for single keys, which win."""
@@ -115,20 +128,6 @@ class TrainingOptions:
             return {}
         require_extra("tensorboard", "--tensorboard")
         return {"report_to": "tensorboard"}
-
-
-@dataclass(frozen=True)
-class TeacherOptions(TrainingOptions):
-    """The options of a training, with the teacher's preset."""
-
-    recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "teacher"
-
-
-@dataclass(frozen=True)
-class GeneralOptions(TrainingOptions):
-    """The options of a training, with the preset of the general stage."""
-
-    recipe: Annotated[str, typer.Option(help="A preset (see bibert recipes), or a TOML file.")] = "general"
 
 
 def parse_changes(changes: list[str]) -> dict[str, Any]:
@@ -260,6 +259,12 @@ class DataOptions(EvaluationOptions):
 def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
     """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
     return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
+
+
+def shipped_start(scheme: "Scheme") -> str:
+    """The encoder in the package that a student of `scheme` starts from."""
+    own = f"general_{scheme.bits.activation}"
+    return own if shipped_file(own) else f"general_{DEFAULT_BITS}"
 
 
 def check_output(path: Path, suffix: str) -> None:

@@ -1,6 +1,8 @@
-"""`bibert train`: teacher and student with one command, beside baselines without a network."""
+"""`bibert train`: a binarized classifier with one command, with or without a teacher, beside baselines."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,56 +27,100 @@ TEACHER_REMEDY = (
 
 @options.with_option_groups
 def train(
-    checkpoint: options.Checkpoint,
-    output: options.Output,
     data: options.DataOptions,
     training: options.TrainingOptions,
     student: options.SchemeOptions,
+    output: Annotated[
+        Path | None, options.option("Run folder (default: runs/ and the name of the data).", "--output", "-o")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        options.option("A BERT to fine-tune as teacher: a folder, or a name on the Hub.", "--checkpoint", "-c"),
+    ] = None,
+    start: options.Start = None,
+    test: Annotated[
+        Path | None, options.option("Rows to evaluate the finished models on; they select nothing.")
+    ] = None,
     probe_every: options.ProbeEvery = 0,
     teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
     json: options.Json = False,
 ) -> None:
-    """Fine-tune a teacher on labelled text, binarize it and distill it into the student.
+    """Train a binarized classifier on labelled text, from the encoder in the package.
 
-    The table at the end shows both beside two baselines: the majority class of the dev set and a bag of words.
+    With --checkpoint, that BERT is fine-tuned first and teaches the student, which is made from it unless --start names
+    another model. --max-length and --seed apply to both; the other options of the recipe apply to the student.
 
-    --max-length and --seed apply to both; the other options of the recipe apply to the student.
+    The table at the end has two baselines: the majority class and a bag of words.
 
-    Example: bibert train reviews.csv --checkpoint path/to/bert -o runs/reviews
+    Example: bibert train reviews.csv
     """
     options.require_torch("bibert train")
     from bibert.cli.progress import TrainingProgress
+    from bibert.data.tables import load_split
     from bibert.training.recipe import load_recipe
     from bibert.training.run import is_main_process
     from bibert.training.student import distill, stage_objectives
     from bibert.training.teacher import finetune
 
     row = get_scheme(student.name)
-    recipe, arguments = training.load(), training.trainer_arguments()
+    start = start if start or checkpoint else options.shipped_start(row)
+    recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
-    stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
     texts = data.load_and_report()
-    models = {"teacher": output / "teacher" / RUN_MODEL, row.name: output / "student" / RUN_MODEL}
-    progress = [TrainingProgress("teacher")]
-    taught = finetune(checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments)
-    floor = _floor(texts) if is_main_process() else {}
-    _warn_if_no_better("the teacher", taught, floor, TEACHER_REMEDY)
+    tested = None if test is None else replace(texts, dev={"test": load_split(test, data.columns, texts.label_names)})
+    output = output or Path("runs", Path(texts.name).stem)
+    floor = _floor(texts, tested) if is_main_process() else {}
+    scores, models = dict(floor), {row.name: output / "student" / RUN_MODEL}
+    if checkpoint is not None:
+        stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
+        models = {"teacher": output / "teacher" / RUN_MODEL} | models
+        progress = [TrainingProgress("teacher")]
+        scores["teacher"] = finetune(
+            checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments
+        )
+        _warn_if_no_better("the teacher", scores["teacher"], floor, TEACHER_REMEDY)
     probe, progress = options.probe_of(probe_every), [TrainingProgress(row.name)]
-    folder = output / "student"
-    learned = distill(models["teacher"], row, texts, folder, recipe, probe=probe, callbacks=progress, **arguments)
+    scores[row.name] = distill(
+        models.get("teacher"),
+        row,
+        texts,
+        output / "student",
+        recipe,
+        start=start,
+        probe=probe,
+        callbacks=progress,
+        **arguments,
+    )
     if is_main_process():
-        print_metrics({**floor, "teacher": taught, row.name: learned}, models, json)
-        _warn_if_no_better(row.name, learned, floor, STUDENT_REMEDY)
+        for name, folder in models.items() if tested is not None else ():
+            scores[name] |= _metrics_of(folder, tested, recipe.max_length)
+        print_metrics(scores, models, json)
+        _warn_if_no_better(row.name, scores[row.name], floor, STUDENT_REMEDY)
 
 
-def _floor(data: "TextData") -> dict[str, dict[str, float]]:
-    """The metrics of the baselines; none for scores."""
+def _metrics_of(model: Path, data: "TextData", max_length: int) -> dict[str, float]:
+    """The metrics of a trained model on the splits of `data`."""
+    from bibert.data.metrics import score
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.training.evaluate import predict_logits
+
+    classifier = load_classifier(model)
+    return {
+        f"{name}_{metric}": value
+        for name, split in data.dev.items()
+        for metric, value in score(predict_logits(classifier, split, max_length), split.labels, data.metrics).items()
+    }
+
+
+def _floor(data: "TextData", tested: "TextData | None") -> dict[str, dict[str, float]]:
+    """The metrics of the baselines on the dev rows and on test rows; none for scores."""
     from bibert.training.floor import majority_class, words_alone
 
     if not data.label_names:
         return {}
     say("training a bag of words as a baseline")
+    data = data if tested is None else replace(data, dev=data.dev | tested.dev)
     floor = {"majority class": majority_class(data)}
     try:
         floor["bag of words"] = words_alone(data)

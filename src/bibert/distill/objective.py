@@ -26,7 +26,7 @@ from bibert.distill.losses import (
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import PER_HEAD, LayerTrace
-from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 
 LossOfLayer = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the student's tensor, the teacher's and the mask
 
@@ -85,7 +85,7 @@ class Lesson:
     hidden_states: list[tuple[Tensor, Tensor]]  # the embedding output and the layer outputs
     pooled: Tensor | None  # the student's pooled first token, (B, C)
     logits: tuple[Tensor, Tensor]
-    labels: Tensor
+    gold: Callable[[Tensor], Tensor]  # the loss of logits against the labels
     mask: Tensor  # (B, T), ones if padding counts (the released code); ones (B, 1) unless a term reads the `trace`
     norm_scope: NormScope
 
@@ -134,7 +134,7 @@ TERMS: Mapping[str, Term] = {
     "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss))),
     "sentence_direction": Term(Lesson.sentence_direction, pooled=True),
     "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, pooled=True, logits=True),
-    "gold": Term(lambda x: label_loss(x.logits[0], x.labels), trace=False, pooled=True, logits=True, teacher=False),
+    "gold": Term(lambda x: x.gold(x.logits[0]), trace=False, pooled=True, logits=True, teacher=False),
 }
 
 
@@ -168,8 +168,10 @@ class Objective:
         """Whether any term reads a part of the lesson: `trace`, `pooled` or `logits` of the student, or `teacher`."""
         return any(getattr(TERMS[name], part) for name in self.weights)
 
-    def __call__(self, student: BiBertOutput, teacher: BiBertOutput, labels: Tensor, match: LayerMatch) -> LossTerms:
-        """Evaluate every term that has a weight."""
+    def __call__(
+        self, student: BiBertOutput, teacher: BiBertOutput, gold: Callable[[Tensor], Tensor], match: LayerMatch
+    ) -> LossTerms:
+        """Evaluate every term that has a weight; `gold` is the loss of logits against the labels."""
         assert student.logits is not None
         assert teacher.logits is not None
         layers, states, pooled, mask = [], [], None, torch.ones_like(student.logits[:, :1])
@@ -181,7 +183,7 @@ class Objective:
             states = list(zip(mine.hidden_states, theirs.hidden_states[:: match.depth_ratio], strict=True))
             pooled = mine.pooled
             mask = mine.mask if self.mask_padding else torch.ones_like(mine.mask)
-        lesson = Lesson(layers, states, pooled, (student.logits, teacher.logits), labels, mask, self.norm_scope)
+        lesson = Lesson(layers, states, pooled, (student.logits, teacher.logits), gold, mask, self.norm_scope)
         values = {name: TERMS[name].loss(lesson) for name in self.weights}
         total = _total([self.weights[name] * value for name, value in values.items()])
         if not torch.isfinite(total.detach()):

@@ -14,7 +14,8 @@ from bibert.errors import SchemeError
 from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, Levels, by_head
 from bibert.nn.functional import Quantized
 from bibert.nn.layers import LayerTrace, QuantLinear
-from bibert.nn.model import LINEARS, BertLayer, BiBertForSequenceClassification, Trace, evaluating
+from bibert.nn.model import BertLayer, BiBertForSequenceClassification, Trace, evaluating
+from bibert.nn.packable import LINEARS
 from bibert.nn.schemes import Scheme
 
 

@@ -11,13 +11,16 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
 
 from bibert.errors import CheckpointError, NumericError, one_line
+from bibert.models import SUFFIX, shipped_file
 from bibert.nn import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
+from bibert.nn.unpack import unpacked_config, unpacked_network, unpacked_tokenizer
+from bibert.packed.file import load as load_packed
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "the tokenizer cannot be read; copy tokenizer.json (or vocab.txt) next to config.json"
@@ -42,18 +45,32 @@ def load_classifier(
 ) -> Classifier:
     """Load any BERT from a folder, a run folder or the Hub: a bare encoder, a classifier, or one of our own.
 
+    A packed file becomes a network again (`unpack`).
+
     `label_names` are the labels of the data, () for regression; None keeps the checkpoint's own. `overrides` change
     values of the configuration, such as dropout rates.
     """
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
+    if is_packed(place):
+        packed = load_packed(place)
+        return Classifier(unpacked_network(packed, config), unpacked_tokenizer(packed))
     model = _weights(place, config, label_names is not None)
     return Classifier(model, load_tokenizer(place, config.vocab_size))
 
 
+def is_packed(checkpoint: str | Path) -> bool:
+    """Whether a checkpoint is a packed file."""
+    return Path(checkpoint).suffix == SUFFIX and Path(checkpoint).is_file()
+
+
 def model_folder(checkpoint: str | Path) -> str | Path:
-    """The folder of the model: the given one or the run folder's `model/`; or the given name, if it is on the Hub."""
+    """The place of a model: a folder or packed file, the run folder's `model/`, or the given name, if it is on the Hub."""
     path, name = Path(checkpoint), str(checkpoint)
+    if is_packed(path):
+        return path
+    if not path.exists() and (shipped := shipped_file(name)):
+        return shipped
     if path.is_file():
         raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
     if not path.exists():
@@ -81,6 +98,21 @@ def without_notices() -> Iterator[None]:
 
 
 def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
+    if is_packed(checkpoint):
+        values = unpacked_config(load_packed(Path(checkpoint)), str(checkpoint)) | dict(overrides)
+    else:
+        values = _written_config(checkpoint).to_dict() | dict(overrides)
+        values.pop("model_type")
+    if label_names is not None:
+        names = list(label_names) or ["score"]
+        values["id2label"] = dict(enumerate(names))
+        values["label2id"] = {name: index for index, name in enumerate(names)}
+        values["problem_type"] = "single_label_classification" if label_names else "regression"
+    return BiBertConfig(**values)
+
+
+def _written_config(checkpoint: str | Path) -> BertConfig:
+    """The config.json of a BERT."""
     try:
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
@@ -92,14 +124,7 @@ def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides
         problem = f"the architecture is {found.model_type!r}, this package binarizes BERT ({' or '.join(MODEL_TYPES)})"
         remedy = "choose a checkpoint whose config.json says model_type 'bert'"
         raise CheckpointError(f"{checkpoint}: {problem}; {remedy}")
-    values = found.to_dict() | dict(overrides)
-    values.pop("model_type")
-    if label_names is not None:
-        names = list(label_names) or ["score"]
-        values["id2label"] = dict(enumerate(names))
-        values["label2id"] = {name: index for index, name in enumerate(names)}
-        values["problem_type"] = "single_label_classification" if label_names else "regression"
-    return BiBertConfig(**values)
+    return found
 
 
 def label_names_of(checkpoint: str | Path) -> tuple[str, ...]:

@@ -30,15 +30,6 @@ from bibert.nn.layers import (
 )
 from bibert.nn.quantizers import Calibrated
 
-LINEARS = {  # names in a packed file, and their paths in a block
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attention_output": "attention.output.dense",
-    "intermediate": "intermediate.dense",
-    "output": "output.dense",
-}
-
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
@@ -287,11 +278,13 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         return BiBertOutput(loss=loss, logits=logits, trace=out.trace)
 
 
-def label_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def label_loss(
+    logits: Tensor, labels: Tensor, class_weights: Tensor | None = None, label_smoothing: float = 0.0
+) -> Tensor:
     """Cross-entropy of class ids; mean squared error of scores if there is one output."""
     if logits.shape[-1] == 1:
         return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
-    return F.cross_entropy(logits, labels.long())
+    return F.cross_entropy(logits, labels.long(), class_weights, label_smoothing=label_smoothing)
 
 
 AutoConfig.register("bibert", BiBertConfig)

@@ -20,6 +20,32 @@ CONFIG_KEYS: Mapping[str, str] = {
     "token_types": "type_vocab_size",
 }
 
+# Names in a packed file, and their paths in a block of the network.
+LINEARS = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
+SHIFTS = {
+    "attention_input": "attention.self.input_shift",
+    "query": "attention.self.query_shift",
+    "key": "attention.self.key_shift",
+    "value": "attention.self.value_shift",
+    "context": "attention.output.input_shift",
+    "ffn_input": "intermediate.input_shift",
+    "ffn_hidden": "output.input_shift",
+}
+SITE_OF_LINEAR = {  # the site whose levels a linear layer reads
+    **dict.fromkeys(("query", "key", "value"), "attention_input"),
+    "attention_output": "context",
+    "intermediate": "ffn_input",
+    "output": "ffn_hidden",
+}
+NORMS = {"attention_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"}
+
 # Activation before and quantizer of the second FFN layer's input, and its levels in a packed file. `sign` and `bool`
 # can be packed only without an activation: the sign of a computed GELU or ReLU is not the sign of its input.
 FFN_LEVELS: Mapping[tuple[str, str], str] = {

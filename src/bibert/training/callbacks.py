@@ -84,7 +84,8 @@ class RunningMean(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model = model
-        self.mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)  # type: ignore[no-untyped-call]
+        self.greatest_decay = decay
+        self.mean = AveragedModel(model, use_buffers=True)
         self.mean.update_parameters(model)  # the initial weights count too
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
@@ -97,6 +98,8 @@ class RunningMean(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Called after an optimizer step, before the evaluation that may follow."""
+        decay = min(self.greatest_decay, (1 + state.global_step) / (10 + state.global_step))
+        self.mean.multi_avg_fn = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         self.mean.update_parameters(self.model)
 
     @contextmanager

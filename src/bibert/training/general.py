@@ -51,6 +51,7 @@ class GeneralTrainer(DistillTrainer):
     def prediction_step(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> tuple[None, Tensor, Tensor]:
         """The student's and the teacher's embeddings, as answers and labels."""
         texts = {name: value for name, value in self._prepare_inputs(inputs).items() if name != "labels"}
+        assert self.teacher is not None
         with evaluating(model):
             student, teacher = model(**texts, trace=True).trace, self.teacher(texts, trace=True).trace
         assert teacher is not None

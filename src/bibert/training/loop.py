@@ -9,7 +9,7 @@ Three private methods of the Trainer are overridden, because it has no public ho
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.checkpoint import Classifier
+from bibert.nn.model import label_loss
 from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Precision, Recipe
@@ -68,6 +69,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     ) -> None:
         self.recipe = recipe
         self.data = data
+        self.class_weights: Tensor | None = None
+        if recipe.class_weights and data.train.labels.dtype.kind == "i":
+            counts = np.bincount(data.train.labels, minlength=classifier.model.num_labels)
+            self.class_weights = torch.tensor(counts.mean() / counts.clip(1), dtype=torch.float32)
         self.sampler = LengthGroupedSampler(data.train.lengths, recipe.batch_size, recipe.seed)
         self.interruption = Interruption()
         self.term_sums: dict[str, Tensor] = {}
@@ -162,6 +167,11 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         """Inside, products are computed in the recipe's precision in training, and in float32 otherwise."""
         return products_in(self.recipe.precision if model.training else "float32", self.args.device.type)
 
+    def gold_loss(self, labels: Tensor) -> Callable[[Tensor], Tensor]:
+        """The loss of logits against `labels`, by the recipe."""
+        weights = None if self.class_weights is None else self.class_weights.to(labels.device)
+        return lambda logits: label_loss(logits, labels, weights, self.recipe.label_smoothing)
+
     def note_terms(self, terms: Mapping[str, Tensor]) -> None:
         """Add the loss terms of one batch to the means of the next log line."""
         for name, value in terms.items():
@@ -223,6 +233,12 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
     return dict.fromkeys(names, recipe.dropout)
 
 
+def planned_steps(recipe: Recipe, rows: int) -> int:
+    """The optimizer steps of a training: its epochs, within the recipe's limits."""
+    steps = math.ceil(recipe.epochs * math.ceil(rows / recipe.batch_size))
+    return max(min(steps, recipe.max_steps or steps), recipe.min_steps)
+
+
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
     """The Trainer's arguments for a recipe, with `changes`; checkpoints go to `folder`.
 
@@ -230,12 +246,13 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     fills up the last batch of an epoch from its beginning; `norm_scope = "batch"` sees only a process's own share; and
     so do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
     """
+    steps = planned_steps(recipe, len(data.train))
     interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
+    interval = min(interval, math.ceil(steps / max(recipe.evaluations, 1)))
     arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,
-        num_train_epochs=recipe.epochs,
-        max_steps=recipe.max_steps or -1,
+        max_steps=steps,
         warmup_steps=recipe.warmup,
         lr_scheduler_type="linear",
         max_grad_norm=0.0,  # `BertTrainer` clips

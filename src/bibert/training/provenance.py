@@ -46,8 +46,9 @@ def fingerprint(data: "TextData") -> str:
 
 
 def weights_digest(checkpoint: str | Path) -> str | None:
-    """A digest of the weights in a folder; None for a name on the Hub."""
-    files = sorted(Path(checkpoint).glob("*.safetensors"))
+    """A digest of the weights in a folder or of a packed file; None for a name on the Hub."""
+    path = Path(checkpoint)
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest() if files else None
 
 

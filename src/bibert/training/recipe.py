@@ -19,12 +19,12 @@ Precision = Literal["float32", "bfloat16"]  # the second is faster on processors
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
-COUNTS = ("max_steps", "weight_decay", "clip_norm", "eval_every", "patience")
+COUNTS = ("min_steps", "max_steps", "weight_decay", "clip_norm", "eval_every", "evaluations", "patience")
 # Fields, their condition, and the condition in words.
 RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (POSITIVE, lambda value: 0 < value < math.inf, "above 0 and finite"),
     (COUNTS, lambda value: 0 <= value < math.inf, "0 or more, and finite"),
-    (("warmup", "dropout", "average"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+    (("warmup", "dropout", "average", "label_smoothing"), lambda value: 0 <= value < 1, "from 0 to below 1"),
     (("seed",), lambda value: 0 <= value < SEEDS, f"from 0 to below {SEEDS}"),
 )
 
@@ -35,7 +35,8 @@ class Recipe:
 
     learning_rate: float = 1e-4  # peak of the linear schedule
     epochs: float = 10.0  # passes over the training data
-    max_steps: int = 0  # stop after this many optimizer steps; 0 to train for `epochs`
+    min_steps: int = 0  # at least this many optimizer steps, however few rows there are
+    max_steps: int = 0  # at most this many optimizer steps; 0 for no limit
     batch_size: int = 16  # texts of one optimizer step, over all processes
     max_length: int = MAX_LENGTH  # tokens of one text; longer ones are cut
     warmup: float = 0.1  # share of the steps with a rising learning rate
@@ -47,9 +48,14 @@ class Recipe:
     step_learning_rate: float = 1e-4  # peak learning rate of learned quantizer steps (BinaryBERT's LSQ)
     dropout: float = 0.0  # of hidden states, attention and classifier
     eval_every: int = 200  # steps between evaluations, each with a checkpoint; 0 for once an epoch; one more at the end
+    evaluations: int = 0  # at least this many evaluations, evenly spaced, if `eval_every` gives fewer
     log_every: int = 20  # optimizer steps between lines of the log
     patience: int = 0  # stop after this many evaluations without a better one; 0 for never
-    average: float = 0.0  # decay of a running mean of the weights, evaluated and saved instead of them; 0 for none
+    # The greatest decay of a running mean of the weights, evaluated and saved instead of them; 0 for none. The decay
+    # grows with the steps n, as (1 + n) / (10 + n), so that the mean of a short run covers its last steps only.
+    average: float = 0.0
+    label_smoothing: float = 0.0  # the share of each gold label that is spread over all classes
+    class_weights: bool = False  # weigh gold labels by the inverse of their frequency
     precision: Precision = "float32"  # of products in a training step; losses, updates, evaluations are in float32
     seed: int = 42  # of everything random
     norm_scope: Literal["sample", "batch"] = "sample"  # of direction losses: a norm per sample and head, or per batch

@@ -19,7 +19,7 @@ from bibert.distill.objective import TERMS, Objective, match_layers
 from bibert.errors import CheckpointError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
-from bibert.nn.schemes import Scheme, Stage, as_scheme
+from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
@@ -48,11 +48,11 @@ class FrozenTeacher:
 class DistillTrainer(BertTrainer):
     """Trains a student on the terms of an objective."""
 
-    def __init__(self, *args: Any, teacher: FrozenTeacher, objective: Objective, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, teacher: FrozenTeacher | None, objective: Objective, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         self.objective = objective
-        self.match = match_layers(self.model, teacher.model)
+        self.match = match_layers(self.model, self.model if teacher is None else teacher.model)
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
         """The weighted sum of the terms in training; the label loss in evaluation."""
@@ -64,14 +64,15 @@ class DistillTrainer(BertTrainer):
         with self.precision(model):
             student = model(**texts, trace=trace)
             # Without a term that reads the teacher, the student's own output fills its place.
-            teacher = self.teacher(texts, trace) if self.objective.reads("teacher") else student
-        loss = self.objective(student, teacher, inputs["labels"], self.match)
+            read = self.teacher if self.objective.reads("teacher") else None
+            teacher = student if read is None else read(texts, trace)
+        loss = self.objective(student, teacher, self.gold_loss(inputs["labels"]), self.match)
         self.note_terms(loss.values)
         return (loss.total, student) if return_outputs else loss.total
 
 
 def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a place and a recipe
-    teacher: str | Path,
+    teacher: str | Path | None,
     scheme: Scheme | str,
     data: TextData,
     output: Path,
@@ -84,22 +85,31 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
 ) -> dict[str, float]:
     """Binarize a BERT and distill a teacher into it; returns, resumes and raises as `training.teacher.finetune` does.
 
-    `teacher` is a fine-tuned classifier, in full precision or a student, with the labels of `data`. `start` is the BERT
-    to make the student from, as deep as the teacher or a fraction of it; by default the teacher itself. `probe` makes
-    a callback that examines the student while it trains, such as `lab.probe.probe_every(50)`.
+    `teacher` is a fine-tuned classifier, in full precision or a student, with the labels of `data`; without one the
+    student learns from the labels alone. `start` is the BERT to make the student from, as deep as the teacher or a
+    fraction of it; by default the teacher itself. `probe` makes a callback that examines the student while it trains,
+    such as `lab.probe.probe_every(50)`.
     """
     scheme = as_scheme(scheme)
+    if teacher is None:
+        scheme = replace(scheme, schedule=SCHEDULES["labels"])
     objectives = stage_objectives(scheme, recipe)
-    teacher, start = model_folder(teacher), None if start is None else model_folder(start)
-    models = {"teacher": teacher} if start is None else {"teacher": teacher, "start": start}
+    compared = [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]
+    if teacher is None and compared:
+        raise RecipeError(f"recipe: weights.{compared[0]} compares with a teacher, and there is none; leave it out")
+    given = {"teacher": teacher, "start": start}
+    models = {role: model_folder(model) for role, model in given.items() if model is not None}
     request = request_of("distill", data, recipe, **models) | {"scheme": scheme.to_dict()}
     with opened(output, request) as run:
         if (done := finished_metrics(run)) is not None:
             return done
         set_seed(recipe.seed)
-        loaded = load_teacher(teacher, data, recipe)
-        student = loaded if start is None else _load_start(start, loaded, data, recipe)
-        check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
+        loaded = load_teacher(models["teacher"], data, recipe) if "teacher" in models else None
+        student = _load_start(models["start"], loaded, data, recipe) if "start" in models else loaded
+        if student is None:
+            raise CheckpointError("there is neither a teacher nor a start; give one of them")
+        if loaded is not None:
+            check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
         encoded = encode_data(data, student, recipe)
         metrics: dict[str, float] = {}
         for number, stage in enumerate(scheme.schedule):
@@ -113,8 +123,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
             training = training_arguments(stage_recipe, encoded, run.stage(stage.name), **arguments)
             watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
             if probe is not None:
-                watching.append(probe(run.probe, stage.name, loaded, next(iter(encoded.dev.values()))))
-            frozen = FrozenTeacher(loaded.model, training.device)
+                watching.append(probe(run.probe, stage.name, loaded or student, next(iter(encoded.dev.values()))))
+            frozen = None if loaded is None else FrozenTeacher(loaded.model, training.device)
             trainer = DistillTrainer(
                 student, stage_recipe, training, encoded, watching, teacher=frozen, objective=objective
             )
@@ -157,14 +167,15 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     return classifier
 
 
-def _load_start(start: str | Path, teacher: Classifier, data: TextData, recipe: Recipe) -> Classifier:
+def _load_start(start: str | Path, teacher: Classifier | None, data: TextData, recipe: Recipe) -> Classifier:
     """The BERT to make a student from; raises `CheckpointError` if it does not fit the teacher."""
     learned = label_names_of(start)
     if learned != data.label_names and sorted(learned) == sorted(data.label_names):
         labels = f"{_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be swapped"
         raise CheckpointError(f"{start}: has {labels}; start from a model with the labels in this order")
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
-    mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
+    mine = classifier.tokenizer.get_vocab()
+    theirs = mine if teacher is None else teacher.tokenizer.get_vocab()
     if mine != theirs:
         tokenizers = f"its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens)"
         remedy = "start from a BERT with the teacher's vocabulary"

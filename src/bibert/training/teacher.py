@@ -23,10 +23,11 @@ class TeacherTrainer(BertTrainer):
     """Trains on gold labels."""
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
-        """The model's own loss: cross-entropy, or mean squared error for scores."""
+        """Cross-entropy by the recipe, or mean squared error for scores."""
         with self.precision(model):
             outputs = model(**inputs)
-        return (outputs.loss, outputs) if return_outputs else outputs.loss
+        loss = self.gold_loss(inputs["labels"])(outputs.logits) if model.training else outputs.loss
+        return (loss, outputs) if return_outputs else loss
 
 
 def finetune(
