@@ -15,6 +15,7 @@ from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
     from bibert.data.examples import TextData
+    from bibert.training.recipe import Recipe
 
 Metrics = Mapping[str, float]
 
@@ -38,9 +39,7 @@ def train(
         options.option("A BERT to fine-tune as teacher: a folder, or a name on the Hub.", "--checkpoint", "-c"),
     ] = None,
     start: options.Start = None,
-    test: Annotated[
-        Path | None, options.option("Rows to evaluate the finished models on; they select nothing.")
-    ] = None,
+    test: Annotated[Path | None, options.option("Rows to evaluate the finished models on; they select none.")] = None,
     probe_every: options.ProbeEvery = 0,
     teacher_recipe: Annotated[str, typer.Option(help="The teacher's preset or TOML file.")] = "teacher",
     json: options.Json = False,
@@ -93,13 +92,13 @@ def train(
         **arguments,
     )
     if is_main_process():
-        for name, folder in models.items() if tested is not None else ():
-            scores[name] |= _metrics_of(folder, tested, recipe.max_length)
+        if tested is not None:
+            scores |= {name: scores[name] | _metrics_of(folder, tested, recipe) for name, folder in models.items()}
         print_metrics(scores, models, json)
         _warn_if_no_better(row.name, scores[row.name], floor, STUDENT_REMEDY)
 
 
-def _metrics_of(model: Path, data: "TextData", max_length: int) -> dict[str, float]:
+def _metrics_of(model: Path, data: "TextData", recipe: "Recipe") -> dict[str, float]:
     """The metrics of a trained model on the splits of `data`."""
     from bibert.data.metrics import score
     from bibert.nn.checkpoint import load_classifier
@@ -109,7 +108,9 @@ def _metrics_of(model: Path, data: "TextData", max_length: int) -> dict[str, flo
     return {
         f"{name}_{metric}": value
         for name, split in data.dev.items()
-        for metric, value in score(predict_logits(classifier, split, max_length), split.labels, data.metrics).items()
+        for metric, value in score(
+            predict_logits(classifier, split, recipe.max_length), split.labels, data.metrics
+        ).items()
     }
 
 
