@@ -228,8 +228,13 @@ class DataOptions(EvaluationOptions):
         bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")
     ] = None
 
+    texts: Annotated[
+        list[Path] | None,
+        option("More texts, without labels: the teacher labels them. Lines or a table; .gz too; may be repeated."),
+    ] = None
+
     def load(self) -> "TextData":
-        """Read the data."""
+        """Read the labelled data."""
         from bibert.data.glue import TRAIN_FILE, load_glue, load_glue_from_hub
         from bibert.data.tables import load_table
 
@@ -247,12 +252,17 @@ class DataOptions(EvaluationOptions):
     def load_and_report(self) -> "TextData":
         """Read the data and print a summary, before hours of training."""
         from bibert.data.examples import describe
+        from bibert.data.tables import with_unlabelled
         from bibert.training.run import is_main_process
 
-        data = self.load()
+        data, left_out = self.load(), 0
+        if self.texts:
+            data, left_out = with_unlabelled(data, self.texts, self.columns)
         if is_main_process():
             for line in describe(data):
                 say(line)
+            if left_out:
+                say(f"{left_out:,} texts without labels are also dev rows and were left out")
         return data
 
 

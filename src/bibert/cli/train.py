@@ -76,7 +76,12 @@ def train(
         models = {"teacher": output / "teacher" / RUN_MODEL} | models
         progress = [TrainingProgress("teacher")]
         scores["teacher"] = finetune(
-            checkpoint, texts, output / "teacher", recipe_of_teacher, callbacks=progress, **arguments
+            checkpoint,
+            replace(texts, unlabelled=None),
+            output / "teacher",
+            recipe_of_teacher,
+            callbacks=progress,
+            **arguments,
         )
         _warn_if_no_better("the teacher", scores["teacher"], floor, TEACHER_REMEDY)
     probe, progress = options.probe_of(probe_every), [TrainingProgress(row.name)]
@@ -105,13 +110,11 @@ def _metrics_of(model: Path, data: "TextData", recipe: "Recipe") -> dict[str, fl
     from bibert.training.evaluate import predict_logits
 
     classifier = load_classifier(model)
-    return {
-        f"{name}_{metric}": value
-        for name, split in data.dev.items()
-        for metric, value in score(
-            predict_logits(classifier, split, recipe.max_length), split.labels, data.metrics
-        ).items()
-    }
+    metrics: dict[str, float] = {}
+    for name, split in data.dev.items():
+        found = score(predict_logits(classifier, split, recipe.max_length), split.labels, data.metrics)
+        metrics |= {f"{name}_{metric}": value for metric, value in found.items()}
+    return metrics
 
 
 def _floor(data: "TextData", tested: "TextData | None") -> dict[str, dict[str, float]]:

@@ -175,12 +175,22 @@ class LengthGroupedSampler(Sampler[int]):
     """A random order in which each run of `batch_size` rows has similar lengths; every row once an epoch.
 
     The order depends only on the seed and the epoch, so a resumed or a distributed run sees the same batches.
-    `batch_size` counts the rows of one optimizer step over all processes.
+    `batch_size` counts the rows of one optimizer step over all processes. `extra_per_batch` of them are drawn from
+    `extra` rows, which follow the others in number and do not lengthen the epoch.
     """
 
-    def __init__(self, lengths: npt.NDArray[np.int64] | Sequence[int], batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: npt.NDArray[np.int64] | Sequence[int],
+        batch_size: int,
+        seed: int,
+        extra: npt.NDArray[np.int64] | Sequence[int] = (),
+        extra_per_batch: int = 0,
+    ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
-        self.batch_size = batch_size
+        self.extra = np.asarray(extra, dtype=np.int64)
+        self.extra_per_batch = extra_per_batch
+        self.batch_size = batch_size - extra_per_batch
         self.seed = seed
         self.epoch = 0
 
@@ -189,19 +199,32 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.lengths) + len(self.lengths) // self.batch_size * self.extra_per_batch
 
     def __iter__(self) -> Iterator[int]:
         generator = np.random.default_rng([self.seed, self.epoch])
-        shuffled = generator.permutation(len(self))
+        rows = len(self.lengths)
+        shuffled = generator.permutation(rows)
         size = self.batch_size * BATCHES_PER_CHUNK
-        chunks = [shuffled[start : start + size] for start in range(0, len(self), size)]
+        chunks = [shuffled[start : start + size] for start in range(0, rows, size)]
         ordered = np.concatenate([chunk[np.argsort(self.lengths[chunk], kind="stable")] for chunk in chunks])
         # A last batch that is not full stays last: elsewhere it would shift the batches behind it.
-        full = len(self) // self.batch_size
+        full = rows // self.batch_size
         batches = ordered[: full * self.batch_size].reshape(full, self.batch_size)
+        if self.extra_per_batch:
+            batches = self._with_extra(batches, generator)
         yield from batches[generator.permutation(full)].ravel().tolist()
         yield from ordered[full * self.batch_size :].tolist()
+
+    def _with_extra(self, batches: npt.NDArray[Any], generator: np.random.Generator) -> npt.NDArray[Any]:
+        """Batches with extra rows behind their own, numbered from `len(lengths)` up: long texts with long ones."""
+        wanted, first = len(batches) * self.extra_per_batch, self.epoch * len(batches) * self.extra_per_batch
+        order = np.random.default_rng(self.seed).permutation(len(self.extra))  # all are seen before one comes again
+        drawn = np.resize(np.roll(order, -(first % len(order))), wanted)
+        groups = drawn[np.argsort(self.extra[drawn], kind="stable")].reshape(len(batches), -1) + len(self.lengths)
+        by_length = np.argsort(self.lengths[batches].sum(axis=1), kind="stable")
+        mixed = np.concatenate([batches[by_length], groups], axis=1)
+        return generator.permuted(mixed, axis=1)  # processes that share a batch get rows of both kinds
 
 
 def check_length(max_length: int, positions: int) -> None:

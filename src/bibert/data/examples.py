@@ -46,6 +46,7 @@ class TextData:
     metrics: tuple[str, ...]  # rows of metrics.METRICS; the first one selects the best model
     source: Path | str  # the folder, file or Hub name
     columns: tuple[str, ...] = ()  # the columns of a user's file that were read
+    unlabelled: Split | None = None  # texts that only a teacher labels, none of them in a dev split
 
 
 def describe(data: TextData) -> list[str]:
@@ -57,16 +58,22 @@ def describe(data: TextData) -> list[str]:
     for name, split in data.dev.items():
         leaked = sum(row in in_train for row in split.texts_or_pairs)
         report.append(_describe_split(name, split, data) + (f"; {leaked:,} also in train" if leaked else ""))
+    if data.unlabelled is not None:
+        report.append(f"texts without labels: {len(data.unlabelled):,} rows; {_describe_lengths(data.unlabelled)}")
     return report
 
 
 def _describe_split(name: str, split: Split, data: TextData) -> str:
-    # A tokenizer gives somewhat more tokens than there are words.
-    words = [len(text.split()) for text in split.joined_texts]
-    lengths = f"words mean {np.mean(words):.1f}, 95 % {int(np.percentile(words, 95))}, max {max(words)}"
+    lengths = _describe_lengths(split)
     repeated = len(split) - len(set(split.texts_or_pairs))  # the same texts, whatever the label
     labels = _describe_labels(split.labels, data.label_names)
     return f"{name}: {len(split):,} rows; {labels}; {lengths}" + (f"; {repeated:,} repeated" if repeated else "")
+
+
+def _describe_lengths(split: Split) -> str:
+    # A tokenizer gives somewhat more tokens than there are words.
+    words = [len(text.split()) for text in split.joined_texts]
+    return f"words mean {np.mean(words):.1f}, 95 % {int(np.percentile(words, 95))}, max {max(words)}"
 
 
 def _describe_labels(labels: tuple[float, ...], names: tuple[str, ...]) -> str:

@@ -161,16 +161,39 @@ def load_texts(source: TableSource, columns: Columns) -> Split:
     return split_of(table, find_text_columns(table.columns, columns, table.header_place), ())
 
 
-def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME) -> Split:
-    """Read rows without labels from several files, plain text with one text a line too; blank and repeated ones go."""
-    texts: dict[str, None] = {}
+def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME, *, pairs: bool = False) -> Split:
+    """Read texts, or pairs of texts, from several files, plain text with one text a line too; each is kept once.
+
+    Blank rows are left out. Labels, if there are any, are not read.
+    """
+    rows: dict[tuple[str, ...], None] = {}
     for path in paths:
         table = read_table(path)
         found = find_text_columns(table.columns, columns, table.header_place)
-        cells = table.columns[found.text]
-        written = [row for row, cell in enumerate(cells) if not isinstance(cell, str) or cell.strip()]
-        texts |= dict.fromkeys(texts_of(table.take(written), found.text))
-    return Split(tuple(texts), None, (0,) * len(texts), ", ".join(map(str, paths)))
+        names = (found.text, found.pair) if pairs else (found.text,)
+        if not all(names):
+            raise DataError(f"{table.header_place}: the task has pairs, this file one text a row; name two columns")
+        blank = {row for name in names for row, cell in enumerate(table.columns[name]) if cell == "" or cell is None}
+        written = table.take([row for row in range(len(table)) if row not in blank])
+        rows |= dict.fromkeys(zip(*(texts_of(written, name) for name in names), strict=True))
+    parts = list(zip(*rows, strict=True)) or [(), ()]
+    return Split(parts[0], parts[1] if pairs else None, (0,) * len(rows), ", ".join(path.name for path in paths))
+
+
+def with_unlabelled(data: TextData, paths: Sequence[Path], columns: Columns = BY_NAME) -> tuple[TextData, int]:
+    """Add unlabelled texts to the data, without those of its dev splits; also return how many were left out."""
+    texts = load_unlabelled(paths, columns, pairs=data.train.pairs is not None)
+    held_out = {row for split in data.dev.values() for row in map(_as_compared, split.texts_or_pairs)}
+    kept = [row for row, text in enumerate(texts.texts_or_pairs) if _as_compared(text) not in held_out]
+    if not kept:
+        raise DataError(f"{texts.origin}: has no text that is not among the dev rows; add texts")
+    unlabelled = replace(_take(texts, kept, "texts"), origin=texts.origin)
+    return replace(data, unlabelled=unlabelled), len(texts) - len(kept)
+
+
+def _as_compared(row: str | tuple[str, str]) -> str:
+    """A text without what copies often differ in: case, spaces and punctuation."""
+    return re.sub(r"\W+", " ", row if isinstance(row, str) else "\t".join(row)).strip().casefold()
 
 
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def is_packed(checkpoint: str | Path) -> bool:
 
 
 def model_folder(checkpoint: str | Path) -> str | Path:
-    """The place of a model: a folder or packed file, a run folder's `model/`, or the given name, if it is on the Hub."""
+    """The place of a model: its folder, a run folder's `model/`, a packed file, or the given name of one on the Hub."""
     path, name = Path(checkpoint), str(checkpoint)
     if is_packed(path):
         return path

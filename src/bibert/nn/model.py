@@ -30,6 +30,8 @@ from bibert.nn.layers import (
 )
 from bibert.nn.quantizers import Calibrated
 
+NO_CLASS = -100  # the label of a row without one
+
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
@@ -281,8 +283,17 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
 def label_loss(
     logits: Tensor, labels: Tensor, class_weights: Tensor | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Cross-entropy of class ids; mean squared error of scores if there is one output."""
-    if logits.shape[-1] == 1:
+    """Cross-entropy of class ids; mean squared error of scores if there is one output.
+
+    Rows with the label `NO_CLASS`, or a score that is NaN, do not count.
+    """
+    scores = logits.shape[-1] == 1
+    known = ~labels.isnan() if scores else labels != NO_CLASS
+    if not known.all():
+        logits, labels = logits[known], labels[known]
+    if not len(labels):
+        return logits.sum()
+    if scores:
         return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
     return F.cross_entropy(logits, labels.long(), class_weights, label_smoothing=label_smoothing)
 

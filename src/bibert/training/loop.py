@@ -11,7 +11,7 @@ Three private methods of the Trainer are overridden, because it has no public ho
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.checkpoint import Classifier
-from bibert.nn.model import label_loss
+from bibert.nn.model import NO_CLASS, label_loss
 from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Precision, Recipe
@@ -48,6 +48,11 @@ class TrainingData:
     train: EncodedSplit
     dev: Mapping[str, EncodedSplit]
     metrics: tuple[str, ...]
+    unlabelled: EncodedSplit | None = None
+
+    def all_rows(self) -> EncodedSplit:
+        """The labelled rows, then the unlabelled ones."""
+        return self.train if self.unlabelled is None else EncodedSplit.joined([self.train, self.unlabelled])
 
     def reported_metrics(self) -> list[str]:
         """The names under which the Trainer reports the metrics; the first one selects."""
@@ -73,7 +78,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         if recipe.class_weights and data.train.labels.dtype.kind == "i":
             counts = np.bincount(data.train.labels, minlength=classifier.model.num_labels)
             self.class_weights = torch.tensor(counts.mean() / counts.clip(1), dtype=torch.float32)
-        self.sampler = LengthGroupedSampler(data.train.lengths, recipe.batch_size, recipe.seed)
+        extra = () if data.unlabelled is None else data.unlabelled.lengths
+        self.sampler = LengthGroupedSampler(
+            data.train.lengths, recipe.batch_size, recipe.seed, extra, texts_per_batch(recipe, data)
+        )
         self.interruption = Interruption()
         self.term_sums: dict[str, Tensor] = {}
         self.term_steps = 0
@@ -82,7 +90,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             model=classifier.model,
             args=arguments,
             data_collator=Collator(classifier.tokenizer.pad_token_id),
-            train_dataset=data.train,
+            train_dataset=data.all_rows(),
             # Rows in order of length halve the padding of an evaluation; no metric depends on the order.
             eval_dataset={
                 name: Subset(split, np.argsort(split.lengths, kind="stable").tolist())
@@ -224,7 +232,15 @@ def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> Train
         train=encode(data.train, classifier.tokenizer, recipe.max_length),
         dev={name: encode(split, classifier.tokenizer, recipe.max_length) for name, split in data.dev.items()},
         metrics=data.metrics,
+        unlabelled=None if data.unlabelled is None else _without_labels(data, classifier, recipe),
     )
+
+
+def _without_labels(data: TextData, classifier: Classifier, recipe: Recipe) -> EncodedSplit:
+    assert data.unlabelled is not None
+    rows = encode(data.unlabelled, classifier.tokenizer, recipe.max_length)
+    missing = np.full(len(rows), NO_CLASS) if data.label_names else np.full(len(rows), np.nan, dtype=np.float32)
+    return replace(rows, labels=missing)
 
 
 def dropout_overrides(recipe: Recipe) -> dict[str, float]:
@@ -233,9 +249,14 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
     return dict.fromkeys(names, recipe.dropout)
 
 
-def planned_steps(recipe: Recipe, rows: int) -> int:
-    """The optimizer steps of a training: its epochs, within the recipe's limits."""
-    steps = math.ceil(recipe.epochs * math.ceil(rows / recipe.batch_size))
+def texts_per_batch(recipe: Recipe, data: TrainingData) -> int:
+    """How many rows of a batch are unlabelled; at least one is labelled."""
+    return 0 if data.unlabelled is None else min(round(recipe.texts_share * recipe.batch_size), recipe.batch_size - 1)
+
+
+def planned_steps(recipe: Recipe, epoch: int) -> int:
+    """The optimizer steps of a training: its epochs of so many steps each, within the recipe's limits."""
+    steps = math.ceil(recipe.epochs * epoch)
     return max(min(steps, recipe.max_steps or steps), recipe.min_steps)
 
 
@@ -246,8 +267,9 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     fills up the last batch of an epoch from its beginning; `norm_scope = "batch"` sees only a process's own share; and
     so do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
     """
-    steps = planned_steps(recipe, len(data.train))
-    interval = recipe.eval_every or math.ceil(len(data.train) / recipe.batch_size)
+    epoch = math.ceil(len(data.train) / (recipe.batch_size - texts_per_batch(recipe, data)))
+    steps = planned_steps(recipe, epoch)
+    interval = recipe.eval_every or epoch
     interval = min(interval, math.ceil(steps / max(recipe.evaluations, 1)))
     arguments = TrainingArguments(
         output_dir=str(folder),

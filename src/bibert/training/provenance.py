@@ -29,6 +29,7 @@ def request_of(command: str, data: "TextData", recipe: "Recipe", **models: str |
             "train": Path(data.train.origin).name,
             "labels": list(data.label_names),
             "sha256": fingerprint(data),
+            **({} if data.unlabelled is None else {"texts": data.unlabelled.origin}),
         },
         "recipe": recipe.to_dict(),
         **{role: {"name": str(name), "sha256": weights_digest(name)} for role, name in models.items()},
@@ -38,7 +39,8 @@ def request_of(command: str, data: "TextData", recipe: "Recipe", **models: str |
 def fingerprint(data: "TextData") -> str:
     """A digest of every text and label."""
     sha256 = hashlib.sha256()
-    for name, split in {"train": data.train, **data.dev}.items():
+    texts = {} if data.unlabelled is None else {"texts": data.unlabelled}
+    for name, split in {"train": data.train, **data.dev, **texts}.items():
         sha256.update(repr((name, len(split), split.pairs is None)).encode())
         for row in zip(split.texts, split.pairs or split.texts, split.labels, strict=True):
             sha256.update(repr(row).encode())
@@ -66,7 +68,7 @@ def provenance(model: Path) -> dict[str, Any]:
     request = notes["request"]
     return {
         "scheme": Scheme.from_dict(request["scheme"]).name if "scheme" in request else "full_precision",
-        "data": {name: request["data"][name] for name in ("name", "train", "sha256")},
+        "data": {name: value for name, value in request["data"].items() if name not in ("source", "labels")},
         "recipe": request["recipe"],
         "teacher_sha256": request.get("teacher", {}).get("sha256"),
         "start": _start(request["start"]) if "start" in request else None,

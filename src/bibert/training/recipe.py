@@ -20,11 +20,12 @@ PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
 COUNTS = ("min_steps", "max_steps", "weight_decay", "clip_norm", "eval_every", "evaluations", "patience")
+SHARES = ("warmup", "dropout", "average", "label_smoothing", "texts_share")
 # Fields, their condition, and the condition in words.
 RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (POSITIVE, lambda value: 0 < value < math.inf, "above 0 and finite"),
     (COUNTS, lambda value: 0 <= value < math.inf, "0 or more, and finite"),
-    (("warmup", "dropout", "average", "label_smoothing"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+    (SHARES, lambda value: 0 <= value < 1, "from 0 to below 1"),
     (("seed",), lambda value: 0 <= value < SEEDS, f"from 0 to below {SEEDS}"),
 )
 
@@ -57,6 +58,7 @@ class Recipe:
     label_smoothing: float = 0.0  # the share of each gold label that is spread over all classes
     class_weights: bool = False  # weigh gold labels by the inverse of their frequency
     precision: Precision = "float32"  # of products in a training step; losses, updates, evaluations are in float32
+    texts_share: float = 0.5  # the share of each batch that is unlabelled text, if there is any
     seed: int = 42  # of everything random
     norm_scope: Literal["sample", "batch"] = "sample"  # of direction losses: a norm per sample and head, or per batch
     mask_padding: bool = True  # exclude padding tokens from the distillation terms

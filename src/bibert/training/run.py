@@ -104,7 +104,7 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
     # A digest identifies data and models, so their names and places may change.
     identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
-    may_change = {part + name for part in identified for name in ("name", "source", "train")}
+    may_change = {part + name for part in identified for name in ("name", "source", "train", "texts")}
     decisive = [key for key in changed if key not in may_change]
     if decisive:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme

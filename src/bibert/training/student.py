@@ -16,7 +16,7 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import TERMS, Objective, match_layers
-from bibert.errors import CheckpointError, RecipeError
+from bibert.errors import CheckpointError, DataError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
@@ -94,9 +94,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     if teacher is None:
         scheme = replace(scheme, schedule=SCHEDULES["labels"])
     objectives = stage_objectives(scheme, recipe)
-    compared = [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]
-    if teacher is None and compared:
-        raise RecipeError(f"recipe: weights.{compared[0]} compares with a teacher, and there is none; leave it out")
+    if teacher is None:
+        _check_without_teacher(objectives, data)
     given = {"teacher": teacher, "start": start}
     models = {role: model_folder(model) for role, model in given.items() if model is not None}
     request = request_of("distill", data, recipe, **models) | {"scheme": scheme.to_dict()}
@@ -106,10 +105,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         set_seed(recipe.seed)
         loaded = load_teacher(models["teacher"], data, recipe) if "teacher" in models else None
         student = _load_start(models["start"], loaded, data, recipe) if "start" in models else loaded
-        if student is None:
-            raise CheckpointError("there is neither a teacher nor a start; give one of them")
-        if loaded is not None:
-            check_length(recipe.max_length, loaded.model.config.max_position_embeddings)
+        assert student is not None, "there is neither a teacher nor a start"
         encoded = encode_data(data, student, recipe)
         metrics: dict[str, float] = {}
         for number, stage in enumerate(scheme.schedule):
@@ -134,6 +130,15 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
                 save_stage(run, stage.name, student)
         finish(run, student, metrics)
         return metrics
+
+
+def _check_without_teacher(objectives: Mapping[str, Objective], data: TextData) -> None:
+    """Refuse what only a teacher can give: targets of loss terms, and labels of unlabelled texts."""
+    compared = [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]
+    if compared:
+        raise RecipeError(f"recipe: weights.{compared[0]} compares with a teacher, and there is none; leave it out")
+    if data.unlabelled is not None:
+        raise DataError(f"{data.unlabelled.origin}: has no labels, and there is no teacher to give them; name one")
 
 
 def _next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, batch_size: int) -> Classifier:
@@ -164,6 +169,7 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     if classifier.label_names != data.label_names:
         labels = f"{_labels(classifier.label_names)}, the data has {_labels(data.label_names)}"
         raise CheckpointError(f"{teacher}: the teacher has {labels}; fine-tune one on this data with bibert finetune")
+    check_length(recipe.max_length, classifier.model.config.max_position_embeddings)
     return classifier
 
 

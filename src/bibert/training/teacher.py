@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
-from bibert.errors import CheckpointError, RecipeError
+from bibert.errors import CheckpointError, DataError, RecipeError
 from bibert.nn.checkpoint import load_classifier, model_folder
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, dropout_overrides, encode_data, training_arguments
@@ -51,6 +51,8 @@ def finetune(
         if getattr(recipe, name) != getattr(Recipe(), name):
             reason = "a teacher learns from gold labels and has no distillation terms"
             raise RecipeError(f"recipe: {name} is {getattr(recipe, name)!r}, but {reason}; use a teacher's recipe")
+    if data.unlabelled is not None:
+        raise DataError(f"{data.unlabelled.origin}: has no labels, which a teacher learns from; give it to the student")
     checkpoint = model_folder(checkpoint)
     with opened(output, request_of("finetune", data, recipe, checkpoint=checkpoint)) as run:
         if (done := finished_metrics(run)) is not None:
