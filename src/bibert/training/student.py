@@ -22,6 +22,7 @@ from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student
 from bibert.training.callbacks import JsonLog
+from bibert.training.head import fit_head
 from bibert.training.loop import BertTrainer, TrainingData, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
@@ -113,6 +114,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
                 student = load_classifier(run.stage_result(stage.name))
                 continue
             student = _next_student(student, scheme, number, encoded, recipe.batch_size)
+            if number == 0 and "start" in models and not _knows_labels(models["start"], data):
+                fit_head(student, encoded.train, recipe.precision, recipe.seed)
             objective = objectives[stage.name]
             train_heads(student, objective)
             stage_recipe = replace(recipe, learning_rate=recipe.learning_rate * stage.learning_rate_factor)
@@ -187,6 +190,12 @@ def _load_start(start: str | Path, teacher: Classifier | None, data: TextData, r
         remedy = "start from a BERT with the teacher's vocabulary"
         raise CheckpointError(f"{start}: {tokenizers}, and both read the same ids; {remedy}")
     return classifier
+
+
+def _knows_labels(start: str | Path, data: TextData) -> bool:
+    """Whether the classifier of a start is of use; a general encoder has an untrained one, with a score as output."""
+    learned = label_names_of(start)
+    return bool(learned) and learned == data.label_names
 
 
 def _labels(label_names: tuple[str, ...]) -> str:
