@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from bibert.training.resume import (
     locked,
     write_manifest,
 )
+from bibert.training.teacher import finetune
 
 FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 
@@ -177,3 +179,17 @@ def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path):
         holder.wait()
         with locked(tmp_path):
             assert (tmp_path / ".lock").read_text() == str(os.getpid())
+
+
+def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, start, data, teacher_recipe):
+    short, long = (replace(teacher_recipe, epochs=epochs) for epochs in (2, 4))
+    finetune(start, data, tmp_path, short)
+    metrics = finetune(start, data, tmp_path, long)
+    notes = json.loads((tmp_path / "run.json").read_text())
+    assert notes["continued"] == [{"recipe.epochs": 2}]
+    assert (notes["request"]["recipe"]["epochs"], notes["metrics"]) == (4, metrics)
+    steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    trained = [line["step"] for line in steps if "loss" in line]
+    assert trained == list(range(1, 17))  # 4 steps an epoch, none of them twice
+    with pytest.raises(CheckpointError, match="epochs was 4"):
+        finetune(start, data, tmp_path, short)

@@ -129,7 +129,8 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     def _load_best_if_trained(self, checkpoint: Path) -> bool:
         """Whether training had ended at `checkpoint`; if so load the best model, as resuming would add a step."""
         state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+        stopped = state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]
+        if not stopped or (state.global_step == state.max_steps < self.args.max_steps):  # the run is to go on longer
             return False
         state.init_training_references(self, state.max_steps, state.num_train_epochs, None)
         best = state.best_global_step or state.global_step

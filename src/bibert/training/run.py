@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOG = "log.jsonl"
 PROBE = "probe.jsonl"
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # their versions decide the numbers
+LENGTHS = ("recipe.epochs", "recipe.min_steps", "recipe.max_steps")  # a run may get longer
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
 
@@ -76,7 +77,8 @@ def opened(folder: Path, request: Mapping[str, Any]) -> Iterator[RunFolder]:
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     with locked(folder), full_disk_named(folder):
         if run.holds_something():
-            _check_same_request(run, request)
+            if longer := _check_same_request(run, request):
+                _note_longer(run, request, longer)
             _note_resumption(run)
         else:
             _check_owned(run)
@@ -96,7 +98,8 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
+def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]:
+    """Raise `CheckpointError` unless the folder holds this run; return what makes the run longer than it was, if any."""
     notes = load_json(run.notes)
     if not isinstance(notes, dict) or "request" not in notes:
         raise CheckpointError(f"{run.notes}: has no request, so the run cannot resume; choose another output folder")
@@ -105,12 +108,22 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> None:
     # A digest identifies data and models, so their names and places may change.
     identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
     may_change = {part + name for part in identified for name in ("name", "source", "train", "texts")}
-    decisive = [key for key in changed if key not in may_change]
+    longer = [key for key in changed if key in LENGTHS and before.get(key) and now[key] > before[key]]
+    decisive = [key for key in changed if key not in may_change and key not in longer]
     if decisive:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme
         key = name if name in changed else decisive[0]
         change = f"{key} was {before.get(key)!r}, now {now.get(key)!r}"
         raise CheckpointError(f"{run.path}: holds another run ({change}); choose another output folder or delete it")
+    return longer
+
+
+def _note_longer(run: RunFolder, request: Mapping[str, Any], longer: Sequence[str]) -> None:
+    """Reopen a run that is to train longer: its best model so far stays until the new one is saved."""
+    notes = load_json(run.notes)
+    earlier = {key: notes["request"]["recipe"][key.partition(".")[2]] for key in longer}
+    kept = {name: value for name, value in notes.items() if name != "metrics"}
+    save_json(run.notes, {**kept, "request": request, "continued": [*notes.get("continued", []), earlier]})
 
 
 def _facts(request: Mapping[str, Any]) -> dict[str, Any]:
