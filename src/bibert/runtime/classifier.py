@@ -124,12 +124,7 @@ class TextClassifier:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        encoder: TextEncoder,
-        labels: Sequence[str],
-        about: Mapping[str, Any],
-        temperature: float = 1.0,
+        self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any], temperature: float
     ) -> None:
         self.engine = engine
         self.encoder = encoder
