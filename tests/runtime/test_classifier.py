@@ -159,6 +159,8 @@ def test_a_regression_has_values_and_no_probabilities(regression):
     assert regression(TEXTS[0], function_to_apply="softmax") == [{"label": "negative", "score": 1.0}]
     with pytest.raises(EngineError, match=r"regression.*logits"):
         regression.predict_proba(TEXTS)
+    with pytest.raises(EngineError, match=r"min_score is 0\.5.*regression.*leave it out"):
+        regression.predict([], min_score=0.5)
 
 
 def test_a_classifier_describes_itself(model_file, classifier):
@@ -316,8 +318,3 @@ def test_a_label_below_the_least_score_is_empty_and_keeps_its_score(classifier):
 def test_a_least_score_that_no_probability_has_is_refused_before_a_text_is_read(classifier, value):
     with pytest.raises(EngineError, match=f"min_score is {value}, must .* 0 .* 1"):
         classifier.predict_stream(iter(()), min_score=value)
-
-
-def test_a_regression_cannot_abstain(regression):
-    with pytest.raises(EngineError, match=r"min_score is 0\.5.*regression.*leave it out"):
-        regression.predict([], min_score=0.5)
