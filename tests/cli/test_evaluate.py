@@ -85,8 +85,7 @@ def test_the_calibration_error_is_that_of_the_scores_at_the_temperature(figures,
     assert of_file["metrics"] == of_run["metrics"]
     assert of_file["temperature"] == of_run["temperature"] == 1.75
     split = load_split(rows, Columns(), ("negative", "positive"))
-    scores = classifiers.load(warm).predict_proba(split.texts)
-    expected = calibration_error(reliability(scores, split.labels))
+    expected = calibration_error(reliability(classifiers.load(warm).predict_proba(split.texts), split.labels))
     assert of_file["metrics"]["ece"] == pytest.approx(expected)
     assert figures(rows, "--model", packed_file)["bibert"]["metrics"]["ece"] != pytest.approx(expected)
 

@@ -87,9 +87,8 @@ def test_the_temperature_is_that_of_the_run_unless_it_is_fitted_on_rows(bibert, 
         assert load(out).temperature == found[-1]
         assert "temperature" not in load(out).about
     assert found[:2] == [1.25, 1.25]
-    classifier = load_classifier(student)
     split = Split(("a fine film",) * 3, None, (1.0, 0.0, 0.0), "")
-    assert found[2] == fit_temperature(predict_logits(classifier, split, 32), split.labels) != 1.25
+    assert found[2] == fit_temperature(predict_logits(load_classifier(student), split, 32), split.labels) != 1.25
 
 
 REFUSED = {

@@ -205,7 +205,6 @@ KINDS = {
     "max_length beyond": (metadata(max_length="9"), "max_length is 9, must be 1 to 8"),
     "max_length with a zero": (metadata(max_length="08"), "max_length is '08'"),
     "temperature too high": (metadata(temperature="20.5"), "temperature is 20.5, must .* 0.05 to 20.0"),
-    "temperature negative": (metadata(temperature="-1.0"), "temperature is -1.0"),
     "temperature no number": (metadata(temperature='"1.5"'), "temperature is '1.5', must be a float"),
     "temperature not finite": (metadata(temperature="NaN"), "temperature: the number NaN"),
     "temperature without a string": (metadata(temperature=1.5), "temperature is 1.5, must be a string"),
