@@ -46,7 +46,6 @@ def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher, d
 
 @pytest.mark.parametrize(("rows_right", "distance"), [(15, 4.0), (19, 1.0), (11, 0.5)])
 def test_the_temperature_makes_equal_scores_the_share_of_right_answers(rows_right, distance):
-    """All rows have the same two logits, so the likeliest score of the answer is its accuracy."""
     logits = np.tile(np.array([distance, 0.0], np.float32), (20, 1))
     gold = [0.0] * rows_right + [1.0] * (20 - rows_right)
     expected = distance / math.log(rows_right / (20 - rows_right))

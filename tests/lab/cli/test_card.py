@@ -77,7 +77,6 @@ def test_the_card_has_measured_figures_and_the_origin_of_the_file(written, run_f
     assert cells_of(text, "this file")[:2] == ["1-1-1", f"{measured:.2f} %"]
     assert cells_of(text, "0 to 9") == ["3", f"{measured:.1f} %"]  # by the words of a text
     assert cells_of(text, "all (")[::2] == ["3", f"{measured:.1f} %"]  # by score
-    assert "not calibrated" in text
     assert str(tmp_path) not in text.replace(str(packed), "")  # but for the name it was asked by
 
 
