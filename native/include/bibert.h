@@ -95,7 +95,7 @@ BIBERT_API void bibert_model_destroy(bibert_model* model);
 BIBERT_API const char* bibert_model_isa(const bibert_model* model);
 
 /* Computes sequences * labels logits on at most `threads` threads; 0 means one per CPU that the calling thread may use.
- * The result does not depend on the number of threads. */
+ * The result does not depend on the number of threads. Scores are the softmax of logits / the file's temperature. */
 BIBERT_API bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads,
                                        float* logits);
 

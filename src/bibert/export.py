@@ -51,11 +51,12 @@ def pack(
     *,
     max_length: int = MAX_LENGTH,
     about: Mapping[str, Any] | None = None,
+    temperature: float = 1.0,
 ) -> PackedModel:
     """Pack a trained student of a packable scheme, and verify it on `rows` of texts, best from the dev set.
 
     The packed model truncates inputs after `max_length` tokens. `about` says where it comes from, as plain JSON values;
-    scheme, version and number of verified rows are added.
+    scheme, version and number of verified rows are added. Scores are the softmax of logits / `temperature`.
 
     Example:
         >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)
@@ -72,7 +73,7 @@ def pack(
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
     verified = verify(classifier, packed, rows)
     facts = {"scheme": config.quantization.name, "bibert": bibert.__version__, "verified_rows": verified}
-    return replace(packed, about={**packed.about, **facts})
+    return replace(packed, about={**packed.about, **facts}, temperature=temperature)
 
 
 def config_of(config: BiBertConfig) -> PackedConfig:

@@ -1,12 +1,19 @@
 """`bibert evaluate` of a packed file: the metrics of its folder, without torch, and what is refused."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from bibert.data.metrics import calibration_error, reliability
+from bibert.data.readers import Columns
 from bibert.data.synthetic import make_reviews
+from bibert.data.tables import load_split
 from bibert.errors import NumericError
+from bibert.packed.file import load, save
+from bibert.runtime import classifier as classifiers
 
 LENGTH = ["--max-length", "32"]  # at which the file was packed
 
@@ -37,7 +44,8 @@ def test_a_packed_file_has_the_figures_of_its_folder(figures, student, packed_fi
     of_file = figures(rows, "--model", packed_file)["bibert"]
     of_folder = figures(rows, "--model", student, *LENGTH)["bibert"]
     assert of_file["metrics"] == of_folder["metrics"]
-    assert of_file["metrics"].keys() == {"accuracy", "macro_f1"}
+    assert of_file["metrics"].keys() == {"accuracy", "macro_f1", "ece"}
+    assert of_file["classes"] == of_folder["classes"]
     assert (of_file["model"], of_folder["model"]) == (str(packed_file), str(student))
 
 
@@ -52,15 +60,41 @@ def test_the_table_says_accuracy_and_the_line_before_it_of_what(bibert, packed_f
     said = capsys.readouterr()
     assert f"{packed_file} on 60 rows of test.csv, texts cut after 32 tokens" in said.err
     head = [cell.strip() for cell in said.out.splitlines()[1].strip("┃").split("┃")]
-    assert head == ["model", "accuracy", "macro f1", "where"]
+    assert head == ["model", "accuracy", "macro f1", "ece", "where"]
+    assert re.search(r"class .*precision .*recall .*f1 .*support", said.out)
+    assert {"negative", "positive"} <= set(re.findall(r"^│ (\w+)", said.out, re.MULTILINE))
 
 
 def test_the_model_in_the_package_is_scored_by_its_name(figures, tmp_path):
     rows = tmp_path / "two.csv"
     rows.write_text('text,label\n"a gorgeous, witty film",positive\na waste of time,negative\n')
-    assert figures(rows, "--model", "sst2") == {
-        "bibert_plus": {"metrics": {"accuracy": 1.0, "macro_f1": 1.0}, "model": "sst2"}
-    }
+    [(scheme, found)] = figures(rows, "--model", "sst2").items()
+    assert (scheme, found["model"]) == ("bibert_plus", "sst2")
+    assert found["metrics"] == {"accuracy": 1.0, "macro_f1": 1.0, "ece": pytest.approx(0, abs=0.05)}
+    perfect = {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1}
+    assert found["classes"] == {"all": {"negative": perfect, "positive": perfect}}
+
+
+def test_the_calibration_error_is_that_of_the_scores_at_the_temperature(figures, student, packed_file, rows, tmp_path):
+    warm = tmp_path / "warm.bibert"
+    save(replace(load(packed_file), temperature=1.75), warm)
+    shutil.copytree(student, tmp_path / "run" / "model")
+    request = {"data": {"name": "", "train": "", "sha256": ""}, "recipe": {"max_length": 32}}
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"request": request, "metrics": {}, "temperature": 1.75}))
+    of_file, of_run = (figures(rows, "--model", model)["bibert"] for model in (warm, tmp_path / "run"))
+    assert of_file["metrics"] == of_run["metrics"]
+    assert of_file["temperature"] == of_run["temperature"] == 1.75
+    split = load_split(rows, Columns(), ("negative", "positive"))
+    expected = calibration_error(reliability(classifiers.load(warm).predict_proba(split.texts), split.labels))
+    assert of_file["metrics"]["ece"] == pytest.approx(expected)
+
+
+def test_scores_have_neither_classes_nor_a_calibration_error(figures, save_untrained, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\na fine film,4.5\na dull film,1\na film,3\n")
+    save_untrained(tmp_path / "model", ["a fine film"], id2label={0: "score"}, label2id={"score": 0})
+    [found] = figures(rows, "--model", tmp_path / "model").values()
+    assert (found["metrics"].keys(), found["classes"]) == ({"spearman", "pearson"}, {})
 
 
 def test_pairs_are_evaluated_and_counted_as_pairs(figures, bibert, student, packed_file, tmp_path, capsys):

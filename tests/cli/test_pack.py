@@ -6,7 +6,10 @@ import shutil
 
 import pytest
 
+from bibert.data.examples import Split
+from bibert.nn.checkpoint import load_classifier
 from bibert.packed.file import load
+from bibert.training.evaluate import fit_temperature, predict_logits
 
 
 @pytest.fixture
@@ -71,10 +74,28 @@ def test_texts_are_cut_where_training_cut_them_unless_another_length_is_asked_fo
     assert f"texts cut after {expected} tokens" in capsys.readouterr().err
 
 
+def test_the_temperature_is_that_of_the_run_unless_it_is_fitted_on_rows(bibert, student, rows, tmp_path, capsys):
+    shutil.copytree(student, tmp_path / "run" / "model")
+    request = {"data": {"name": "reviews", "train": "", "sha256": "ab" * 32}, "recipe": {"max_length": 32}}
+    notes = {"request": request, "metrics": {}, "temperature": 1.25}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(notes))
+    out, found = tmp_path / "model.bibert", []
+    rows.write_text("text,label\n" + "a fine film,positive\na fine film,negative\na fine film,negative\n" * 3)
+    for words in ([], ["--data", rows], ["--data", rows, "--calibrate"]):
+        assert bibert("pack", tmp_path / "run" / "model", "-o", out, "--json", *words) == 0
+        found.append(json.loads(capsys.readouterr().out)["temperature"])
+        assert load(out).temperature == found[-1]
+        assert "temperature" not in load(out).about
+    assert found[:2] == [1.25, 1.25]
+    split = Split(("a fine film",) * 3, None, (1.0, 0.0, 0.0), "")
+    assert found[2] == fit_temperature(predict_logits(load_classifier(student), split, 32), split.labels) != 1.25
+
+
 REFUSED = {
     "another suffix": (["-o", "model.bin"], ".bibert"),
     "no folder": (["-o", "no/model.bibert"], "the folder no does not exist"),
     "too long": (["-o", "m.bibert", "--max-length", "65"], "65, the model has 64 positions"),
+    "no rows to fit on": (["-o", "m.bibert", "--calibrate"], "give a file"),
     "a missing file": (["-o", "m.bibert", "--data", "no.csv"], "no.csv"),
 }
 

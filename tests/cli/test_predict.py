@@ -85,6 +85,23 @@ def test_answers_can_be_json_lines_with_all_probabilities(predict, answers):
         assert values["score_negative"] + values["score_positive"] == pytest.approx(1)
 
 
+def test_rows_below_the_least_score_get_an_empty_label_and_are_counted(predict, answers, tmp_path):
+    scores = sorted(answer["score"] for answer in answers)
+    least = (scores[1] + scores[2]) / 2
+    expected = [{**answer, "label": answer["label"] if answer["score"] > least else ""} for answer in answers]
+    code, out, said = predict(*TEXTS, "--min-score", least)
+    assert (code, out) == (0, plain(expected))
+    assert f"scores below {least:g}: 2;" in said
+    rows = tmp_path / "rows.csv"
+    rows.write_text("".join(f'"{text}"\n' for text in ["text", *TEXTS]))
+    assert predict("--input", rows, "--output", tmp_path / "out.csv", "--min-score", least)[0] == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == [row["label"] for row in expected]
+    code, out, said = predict("a film", "--min-score", 1.5, "--output", tmp_path / "refused.txt")
+    assert (code, out, (tmp_path / "refused.txt").exists()) == (2, "", False)
+    assert "min_score is 1.5, must" in said
+
+
 def test_probabilities_have_names_in_plain_lines(predict):
     code, out, _ = predict("a film", "--proba")
     label, score, negative, positive, text = out.rstrip("\n").split("\t")

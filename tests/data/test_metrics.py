@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as scikit
 
-from bibert.data.metrics import METRICS, confusion, score, score_answers
+from bibert.data.metrics import METRICS, Bin, by_class, calibration_error, confusion, reliability, score, score_answers
 
 
 def half_right(classes):
@@ -58,3 +58,25 @@ def test_correlations_are_those_of_scipy_also_with_equal_scores():
 def test_confusion_has_gold_rows_and_answer_columns():
     logits = np.eye(3, dtype=np.float32)[[0, 1, 1, 0]]
     assert confusion(logits, (0.0, 1.0, 0.0, 0.0)) == [[2, 1, 0], [0, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(("answers", "gold"), ANSWERS.values(), ids=ANSWERS)
+def test_figures_of_each_class_are_those_of_scikit_learn(answers, gold):
+    names = "abcdefg"
+    found = by_class(confusion(np.eye(7, dtype=np.float32)[answers], gold), names)
+    expected = scikit.precision_recall_fscore_support(gold, answers, labels=range(7), zero_division=0)
+    assert list(found) == list(names)
+    for place, figures in enumerate(found.values()):
+        assert list(figures) == ["precision", "recall", "f1", "support"]
+        assert list(figures.values()) == pytest.approx([column[place] for column in expected])
+
+
+def test_the_calibration_error_is_the_one_computed_by_hand():
+    best = np.array([0.52, 0.5, 0.91, 0.93, 0.99, 1.0])
+    right = [True, False, True, False, True, True]
+    scores = np.stack([best, 1 - best], axis=1)
+    bins = reliability(scores, [0.0 if one else 1.0 for one in right])
+    # Of 15 bins: 0.467 to 0.533, 0.867 to 0.933 and 0.933 to 1, which has 1 too.
+    expected = [Bin(7 / 15, 2, 0.51, 0.5), Bin(13 / 15, 2, 0.92, 0.5), Bin(14 / 15, 2, 0.995, 1.0)]
+    assert np.array(bins) == pytest.approx(np.array(expected))
+    assert calibration_error(bins) == pytest.approx((0.01 + 0.42 + 0.005) / 3)

@@ -204,6 +204,13 @@ KINDS = {
     "max_length 0": (metadata(max_length="0"), "max_length is '0'"),
     "max_length beyond": (metadata(max_length="9"), "max_length is 9, must be 1 to 8"),
     "max_length with a zero": (metadata(max_length="08"), "max_length is '08'"),
+    "temperature too high": (metadata(temperature="20.5"), "temperature is 20.5, must .* 0.05 to 20.0"),
+    "temperature no number": (metadata(temperature='"1.5"'), "temperature is '1.5', must be a float"),
+    "temperature not finite": (metadata(temperature="NaN"), "temperature: the number NaN"),
+    "temperature of 1 spelled out": (
+        header('"about":', '"temperature":"1.0","about":'),
+        "spelling .* b'temperat', must be b'about",
+    ),
     "about no object": (metadata(about='"me"'), "about: is 'me', must be an object"),
     "about too long": (metadata(about=dump({"a": "x" * 2**16})), "about: has 65544 bytes, at most 65536"),
     "about half a character": (metadata(about='{"a":"\\udfff"}'), "about: .*surrogates"),

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,11 +67,13 @@ def test_any_model_comes_back_equal_and_is_saved_as_the_same_bytes(data, small_c
     facts = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1) | st.text("a"))
     tokenizer, about = data.draw(st.binary(min_size=1)), data.draw(facts)
     model = make_model(data.draw(small_configs), tokenizer=tokenizer, about=about)
+    if model.config.labels > 1:
+        model = replace(model, temperature=data.draw(st.floats(0.05, 20)))
     save(model, folder / "first.bibert")
     back = load(folder / "first.bibert")
     save(back, folder / "second.bibert")
     assert (folder / "first.bibert").read_bytes() == (folder / "second.bibert").read_bytes()
-    for field in ("config", "labels", "max_length", "about", "digest"):
+    for field in ("config", "labels", "max_length", "temperature", "about", "digest"):
         assert getattr(back, field) == getattr(model, field)
     assert np.array_equal(back.data, model.data)
 
@@ -86,6 +89,21 @@ def test_the_safetensors_library_reads_the_same_tensors(make_model, tmp_path):
             assert np.array_equal(theirs, model.tensor(spec.name))
         assert other.metadata()["sha256"] == model.digest
         assert other.metadata()["about"] == '{"name":"größer"}'
+
+
+def test_a_temperature_of_one_leaves_no_trace_in_the_file(make_model, tmp_path):
+    for temperature, written in ((1.0, None), (1.5, "1.5")):
+        save(replace(make_model(), temperature=temperature), tmp_path / "a.bibert")
+        with safe_open(tmp_path / "a.bibert", framework="numpy") as other:
+            assert other.metadata().get("temperature") == written
+
+
+@pytest.mark.parametrize(
+    ("labels", "value", "range_"), [(2, 0.04, "0.05 to 20"), (2, 1, "0.05"), (2, np.nan, "20"), (1, 1.5, "1.0 to 1.0")]
+)
+def test_a_temperature_out_of_range_is_refused(make_model, labels, value, range_):
+    with pytest.raises(ModelFileError, match=f"temperature is {value}, must .*{range_}.* {labels} labels"):
+        replace(make_model(labels=labels), temperature=value)
 
 
 def test_labels_and_about_keep_any_language(parts, tmp_path):

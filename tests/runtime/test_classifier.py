@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,6 +159,8 @@ def test_a_regression_has_values_and_no_probabilities(regression):
     assert regression(TEXTS[0], function_to_apply="softmax") == [{"label": "negative", "score": 1.0}]
     with pytest.raises(EngineError, match=r"regression.*logits"):
         regression.predict_proba(TEXTS)
+    with pytest.raises(EngineError, match=r"min_score is 0\.5.*regression.*leave it out"):
+        regression.predict([], min_score=0.5)
 
 
 def test_a_classifier_describes_itself(model_file, classifier):
@@ -288,3 +291,30 @@ def test_predicting_imports_nothing_heavy(model_file):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     heavy = {"torch", "transformers", "huggingface_hub", "typer", "rich", "safetensors", "datasets", "pyarrow"}
     assert set(json.loads(done.stdout)) & heavy == set()
+
+
+def test_the_temperature_of_a_file_changes_its_probabilities_and_nothing_else(classifier, new_packed, tmp_path):
+    save(replace(new_packed(), temperature=2.0), tmp_path / "warm.bibert")
+    warm, logits = load(tmp_path / "warm.bibert"), classifier.logits(TEXTS)
+    assert np.array_equal(warm.logits(TEXTS), logits)
+    np.testing.assert_allclose(warm.predict_proba(TEXTS), softmax(logits / np.float32(2)), rtol=1e-12)
+    assert [row["label"] for row in warm.predict(TEXTS)] == [row["label"] for row in classifier.predict(TEXTS)]
+    assert warm.predict(TEXTS) == warm(TEXTS) == warm(TEXTS, function_to_apply="softmax") != classifier(TEXTS)
+    for name in ("sigmoid", "none"):
+        assert warm(TEXTS, function_to_apply=name) == classifier(TEXTS, function_to_apply=name)
+
+
+def test_a_label_below_the_least_score_is_empty_and_keeps_its_score(classifier):
+    sure = classifier.predict(TEXTS)
+    scores = sorted(row["score"] for row in sure)
+    found = classifier.predict(TEXTS, min_score=scores[2])
+    assert [row["score"] for row in found] == [row["score"] for row in sure]
+    expected = [row["label"] if row["score"] >= scores[2] else "" for row in sure]
+    assert [row["label"] for row in found] == expected
+    assert expected.count("") == 2
+
+
+@pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan")])
+def test_a_least_score_that_no_probability_has_is_refused_before_a_text_is_read(classifier, value):
+    with pytest.raises(EngineError, match=f"min_score is {value}, must .* 0 .* 1"):
+        classifier.predict_stream(iter(()), min_score=value)

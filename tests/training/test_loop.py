@@ -16,7 +16,8 @@ from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.schemes import SCHEMES
-from bibert.training.evaluate import predict_logits
+from bibert.training.evaluate import fit_temperature, predict_logits
+from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
@@ -71,6 +72,18 @@ def test_a_student_learns_the_task_and_is_binarized(student, data):
     logits = predict_logits(classifier, data.dev["dev"], STUDENT.max_length)
     scored = score(logits, data.dev["dev"].labels, data.metrics)
     assert {f"dev_{name}": value for name, value in scored.items()} == notes["metrics"]
+
+
+def test_a_run_notes_the_temperature_that_fits_its_model_to_the_dev_rows(teacher, data, tmp_path):
+    dev = data.dev["dev"]
+    wrong = replace(dev, labels=(*(1 - label for label in dev.labels[:6]), *dev.labels[6:]))
+    noisy = replace(data, dev={"dev": wrong, "other": data.train})  # the first split decides
+    distill(teacher, "bibert", noisy, tmp_path, SHORT)
+    found = predict_logits(load_classifier(tmp_path / "model"), wrong, SHORT.max_length)
+    expected = fit_temperature(found, wrong.labels)
+    assert json.loads((tmp_path / "run.json").read_text())["temperature"] == pytest.approx(expected, rel=1e-3)
+    assert expected != 1
+    assert provenance(tmp_path / "model")["temperature"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_saved_model_is_the_best_on_dev(student):

@@ -44,14 +44,16 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_metrics(metrics: Mapping[str, Mapping[str, float]], places: Mapping[str, Path | str], as_json: bool) -> None:
+def print_metrics(
+    metrics: Mapping[str, Mapping[str, float]], places: Mapping[str, Path | str], as_json: bool, **details: Any
+) -> None:
     """Print metrics by model, `{"student": {"dev_accuracy": 0.9}}`, and the place of each model that was saved.
 
-    A table has percentages, JSON has fractions.
+    A table has percentages, JSON has fractions, and `details` of each model.
     """
     found = {name: str(places[name]) if name in places else None for name in metrics}
     if as_json:
-        print_json({name: {"metrics": dict(values), "model": found[name]} for name, values in metrics.items()})
+        print_json({name: {"metrics": {**values}, "model": found[name], **details} for name, values in metrics.items()})
         return
     names = list(dict.fromkeys(metric for values in metrics.values() for metric in values))
     table = Table("model", *(metric.replace("_", " ") for metric in names), "where")

@@ -19,6 +19,10 @@ class VerificationOptions(options.EvaluationOptions):
         Path | None,
         options.option("Also verify on the rows of this file; with --task, the folder of GLUE's TSV files."),
     ] = None
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Fit the temperature of the scores on these rows, not on its run's dev rows."),
+    ] = False
 
 
 @options.with_option_groups
@@ -34,6 +38,8 @@ def pack(
     Students of any position of the dial (bibert train --bits) and of the scheme bibert can be packed. The file is
     written only if the engine computes the same bits as the network, on generated rows and on the rows of --data.
 
+    Scores are the softmax of logits / temperature. Training fits the temperature on its dev rows and the file keeps it.
+
     Example: bibert pack runs/reviews/student/model -o reviews.bibert --data dev.csv
     """
     from bibert.packed.header import FORMAT
@@ -47,7 +53,7 @@ def pack(
 
     classifier = load_classifier(folder)
     rows = None
-    if data.task is not None:
+    if data.task is not None or data.calibrate:
         rows = data.load_splits(classifier.label_names).first
     elif data.data is not None:
         from bibert.data.tables import load_texts
@@ -58,15 +64,21 @@ def pack(
     longest = max_length or options.usual_length(about.get("recipe", {}), positions)
     given = "" if rows is None else f"{counted(len(rows), 'row')} of {Path(rows.origin).name} and "
     say(f"packing {folder}, texts cut after {longest} tokens, verifying it on {given}generated rows")
-    packed = pack_and_verify(classifier, rows, max_length=longest, about=about)
+    temperature = about.pop("temperature", 1.0)
+    if data.calibrate and rows is not None:
+        from bibert.training.evaluate import fit_temperature, predict_logits
+
+        temperature = fit_temperature(predict_logits(classifier, rows, longest), rows.labels)
+    packed = pack_and_verify(classifier, rows, max_length=longest, about=about, temperature=temperature)
     save(packed, output)
     size, in_float32 = output.stat().st_size, packed.float32_bytes
     ratio, verified = in_float32 / size, packed.about["verified_rows"]
     if json:
         sizes = {"bytes": size, "float32_bytes": in_float32, "ratio": ratio}
-        print_json({"file": str(output), **sizes, "verified_rows": verified, "sha256": packed.digest})
+        sizes |= {"verified_rows": verified, "temperature": temperature}
+        print_json({"file": str(output), **sizes, "sha256": packed.digest})
         return
-    table = Table("file", "bytes", "in float32", "ratio", "rows with the same bits")
-    table.add_row(str(output), f"{size:,}", f"{in_float32:,}", f"{ratio:.1f}", f"{verified:,}")
+    table = Table("file", "bytes", "in float32", "ratio", "rows with the same bits", "temperature")
+    table.add_row(str(output), f"{size:,}", f"{in_float32:,}", f"{ratio:.1f}", f"{verified:,}", f"{temperature:g}")
     print_table(table)
     say(f"next: bibert predict -m {output} 'a text', or bibert inspect {output}")

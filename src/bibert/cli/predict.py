@@ -58,6 +58,9 @@ def predict(
     model: ModelName = DEFAULT,
     pairs: Annotated[list[str] | None, option("Second text of a pair, once for each TEXT.", "--pair")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every label.")] = False,
+    min_score: Annotated[
+        float | None, option("Leave the label empty where its score is below this, above 0 and at most 1.", metavar="P")
+    ] = None,
     prefix: Annotated[str, option("Put before the names of the new columns, label and score.")] = "",
     threads: Annotated[int, typer.Option(min=0, help="Threads; 0 is one for each CPU.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Write texts and their labels as JSON lines.")] = False,
@@ -87,13 +90,15 @@ def predict(
     if target is not None:
         _check_suffix(target, "txt" if source is None else source.file_format, json)
     classifier = load(model, threads=threads)
-    labeller = Labeller(classifier, proba=proba, prefix=prefix)
+    labeller = Labeller(classifier, proba=proba, prefix=prefix, min_score=min_score)
     if source is None:
         line = json_line if json else plain_line
         with open_output(target) as file, line_writer(file, line, labeller.columns) as write:
             write(checked, labeller(checked))
     else:
         _label_file(source, labeller, target, rows.line_buffered, json)
+    if min_score is not None:
+        say(f"scores below {min_score:g}: {labeller.abstained:,}; their labels were left empty")
     if classifier.texts_cut:
         say(f"texts longer than {classifier.max_length} tokens: {classifier.texts_cut:,}; their ends were not read")
     if classifier.texts_blank:

@@ -6,13 +6,14 @@ scipy.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]
+BINS = 15  # of scores from 0 to 1, for the expected calibration error
 
 
 def accuracy(answers: Array, gold: Array) -> float:
@@ -90,6 +91,46 @@ def confusion(logits: NDArray[np.float32], labels: Array | Sequence[float]) -> l
     cells = np.asarray(labels).astype(np.int64) * classes + logits.argmax(axis=-1)
     table: list[list[int]] = np.bincount(cells, minlength=classes**2).reshape(classes, classes).tolist()
     return table
+
+
+def by_class(confused: Sequence[Sequence[int]], names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Precision, recall, F1 and support (gold rows) of each class of a confusion table; 0 where they are undefined."""
+    table = np.asarray(confused)
+    counts = zip(names, table.diagonal().tolist(), table.sum(axis=0).tolist(), table.sum(axis=1).tolist(), strict=True)
+    return {
+        name: {
+            "precision": correct / max(answered, 1),
+            "recall": correct / max(gold, 1),
+            "f1": 2 * correct / max(answered + gold, 1),
+            "support": gold,
+        }
+        for name, correct, answered, gold in counts
+    }
+
+
+class Bin(NamedTuple):
+    """Rows whose best scores are alike."""
+
+    least: float  # where the bin begins
+    rows: int
+    score: float  # the mean of the best scores
+    accuracy: float
+
+
+def reliability(scores: Array, labels: Array | Sequence[float]) -> list[Bin]:
+    """The rows of probabilities (rows, labels) in `BINS` bins of equal width by their best score; none is empty."""
+    best, right = scores.max(axis=-1), scores.argmax(axis=-1) == np.asarray(labels)
+    place = np.minimum((BINS * best).astype(np.int64), BINS - 1)
+    return [
+        Bin(int(number) / BINS, int(own.sum()), float(best[own].mean()), float(right[own].mean()))
+        for number in np.unique(place)
+        for own in [place == number]
+    ]
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """The expected calibration error: the mean distance of score and accuracy over all rows, bin by bin."""
+    return sum(one.rows * abs(one.score - one.accuracy) for one in bins) / sum(one.rows for one in bins)
 
 
 def _counts(answers: Array, gold: Array) -> tuple[Counts, Counts, Counts]:

@@ -5,6 +5,7 @@ the notes of its run. The text is in pages/templates/card.md.jinja.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from bibert.data.examples import Split
-from bibert.data.metrics import confusion, score
+from bibert.data.metrics import BINS, Bin, calibration_error, confusion, reliability, score
 from bibert.errors import CheckpointError, ModelFileError
+from bibert.lab.mistakes import worst_mistakes
 from bibert.lab.pages import render
 from bibert.lab.record import Record, load_record
 from bibert.lab.tables import markdown_table
 from bibert.models import DEFAULT, find_file
 from bibert.nn.checkpoint import model_folder
-from bibert.runtime.classifier import TextClassifier, load
+from bibert.runtime.classifier import TextClassifier, load, softmax
 from bibert.training.provenance import provenance, weights_digest
 
+LONGEST = 240  # characters of a quoted text
 LENGTHS = (0, 10, 20, 30, math.inf)  # words from which a text counts as longer
 RECIPE_FIRST = ("seed", "epochs", "max_steps", "batch_size", "learning_rate", "max_length", "norm_scope", "weights")
 
@@ -61,6 +64,7 @@ def card(request: CardRequest) -> str:
         config=classifier.config,
         labels=classifier.labels,
         max_length=classifier.max_length,
+        temperature=classifier.temperature,
         size=path.stat().st_size,
         model_option="" if request.model == DEFAULT else f"--model {request.model} ",
         rows=f"{len(request.rows):,} labelled rows",
@@ -110,6 +114,11 @@ def _figures(request: CardRequest, classifier: TextClassifier, teacher: Record |
         head, lines = ["gold \\ answer", *classifier.labels], [[name, *map(str, row)] for name, row in counts]
         tables.append(markdown_table(head, lines))
         tables.append(_by_length(request.rows, logits.argmax(axis=-1) == labels))
+        scores = softmax(logits, classifier.temperature)
+        tables.append(_by_score(reliability(scores, labels)))
+        if mistakes := worst_mistakes(request.rows, scores, classifier.labels):
+            cells = ([f"{one.score:.4f}", *map(_escaped, one[1:])] for one in mistakes)
+            tables.append(markdown_table(["worst mistakes: score", "answer", "gold", "text"], cells))
     return "\n\n".join(tables)
 
 
@@ -122,6 +131,24 @@ def _by_length(rows: Split, right: Any) -> str:
             span = f"{least} and more" if end == math.inf else f"{least} to {end - 1}"
             lines.append([span, f"{some.size:,}", f"{100 * some.mean():.1f} %"])
     return markdown_table(["words of the text", "rows", "accuracy"], lines)
+
+
+def _by_score(bins: Sequence[Bin]) -> str:
+    """Mean score and accuracy of rows with similar scores; the distance of all rows is the calibration error."""
+    rows = [one.rows for one in bins]
+    score, accuracy = (np.average([one[place] for one in bins], weights=rows) for place in (2, 3))
+    lines = [
+        (f"{one.least:.2f} to {one.least + 1 / BINS:.2f}", *one[1:], abs(one.score - one.accuracy)) for one in bins
+    ]
+    lines.append(("all (expected calibration error)", sum(rows), score, accuracy, calibration_error(bins)))
+    cells = ([name, f"{count:,}", *(f"{100 * share:.1f} %" for share in shares)] for name, count, *shares in lines)
+    return markdown_table(["score of the answer", "rows", "mean score", "accuracy", "distance"], cells)
+
+
+def _escaped(text: str) -> str:
+    """A text as a cell of Markdown in which no character has a meaning; a long one is cut."""
+    line = " ".join(text.split())
+    return re.sub(r"([\\`*_\[\]<>|~&#$])", r"\\\1", line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
 
 
 def _settings(recipe: Mapping[str, Any], names: Sequence[str] = ()) -> str:

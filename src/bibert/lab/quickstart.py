@@ -15,6 +15,7 @@ from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.packed.file import save
+from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
 from bibert.training.run import save_classifier
 from bibert.training.student import distill
@@ -38,7 +39,10 @@ def quickstart(data: TextData, output: Path, watch: Watch, seed: int = 0) -> flo
     for scheme in STUDENTS:
         distill(output / "teacher", scheme, data, output / scheme, STUDENT, callbacks=watch(scheme))
         student = load_classifier(output / scheme)
-        packed = pack(student, data.dev["dev"], max_length=STUDENT.max_length, about=about)  # verified bit for bit
+        temperature = provenance(output / scheme).get("temperature", 1.0)
+        packed = pack(  # verified bit for bit
+            student, data.dev["dev"], max_length=STUDENT.max_length, about=about, temperature=temperature
+        )
         save(packed, packed_file(output, scheme))
     return learned["dev_accuracy"]
 

@@ -112,6 +112,7 @@ class Record:
     data: Mapping[str, Any]  # name, digest and the like of the training data
     recipe: Mapping[str, Any]
     metrics: Mapping[str, float]  # of the dev set, at the end of training
+    temperature: float  # of its scores
     origin: Mapping[str, Any]  # the `FACTS`
     log: Sequence[Mapping[str, Any]] = ()  # every event of the training, in order; empty for a file
     history: History | None = None
@@ -150,6 +151,7 @@ def _of_run(folder: Path) -> Record:
             data=request["data"],
             recipe=request["recipe"],
             metrics=notes.get("metrics", {}),
+            temperature=notes.get("temperature", 1.0),
             origin={name: notes[name] for name in FACTS if name in notes},
             log=read_json_lines(folder / LOG) if (folder / LOG).is_file() else (),
             history=load_history(folder) if (folder / PROBE).is_file() else None,
@@ -175,6 +177,7 @@ def _of_file(path: Path) -> Record:
         data=about.get("data", {}),
         recipe=about.get("recipe", {}),
         metrics=about.get("metrics", {}),
+        temperature=packed.temperature,
         origin={name: about[name] for name in FACTS if name in about},
         packed=packed,
     )

@@ -164,7 +164,7 @@ def _read(file: BinaryIO, size: int) -> PackedModel:
     if found != stated:
         raise ModelFileError(f"the contents have SHA-256 {found}, the header says {stated}; {DAMAGED}")
     try:
-        return PackedModel(description.config, description.labels, description.max_length, description.about, data)
+        return PackedModel(**vars(description), data=data)
     except ModelFileError as error:
         raise ModelFileError(f"{error}; {PACK_AGAIN}") from None
 

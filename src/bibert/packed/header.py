@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bibert.errors import ModelFileError
@@ -26,11 +26,12 @@ MOST_HEADER_BYTES = 2**20
 MOST_ABOUT_BYTES = 2**16
 MOST_NESTING = 16  # of JSON
 MOST_DIGITS = 32  # of a number in JSON
+TEMPERATURES = (0.05, 20.0)  # the least and the greatest
 
 DAMAGED = "the file is damaged, copy it again"
 PACK_AGAIN = "pack the model again"
 
-FIELDS = ("format", "version", "config", "labels", "max_length", "about", "sha256")
+FIELDS = ("format", "version", "config", "labels", "max_length", "temperature", "about", "sha256")
 _METADATA = "__metadata__"
 _WHOLE_NUMBER = re.compile("[1-9][0-9]{0,8}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -47,12 +48,17 @@ class Description:
     labels: tuple[str, ...]  # names of the outputs; regression has one
     max_length: int  # the longest input, in tokens
     about: Mapping[str, Any]  # where the model comes from, as plain JSON values; nothing is computed from it
+    temperature: float = field(default=1.0, kw_only=True)  # scores are the softmax of logits / temperature
 
     def __post_init__(self) -> None:
         _check_labels(self.labels, self.config.labels)
         most = self.config.positions
         if type(self.max_length) is not int or not 1 <= self.max_length <= most:
             raise ModelFileError(f"max_length is {self.max_length!r}, must be 1 to {most}, the positions of the model")
+        least, greatest = TEMPERATURES if self.config.labels > 1 else (1.0, 1.0)  # a regression has no probabilities
+        if not isinstance(self.temperature, float) or not least <= self.temperature <= greatest:
+            allowed = f"a float from {least} to {greatest} for {self.config.labels} labels"
+            raise ModelFileError(f"temperature is {self.temperature!r}, must be {allowed}")
         text = write_json(dict(self.about), "about")
         if (size := len(text.encode())) > MOST_ABOUT_BYTES:
             raise ModelFileError(f"about: has {size} bytes, at most {MOST_ABOUT_BYTES} are allowed; shorten it")
@@ -76,9 +82,12 @@ def encode(description: Description, tokenizer_bytes: int, digest: str = ZERO_DI
         "config": write_json(description.config.to_dict(), "config"),
         "labels": write_json(description.labels, "labels"),
         "max_length": str(description.max_length),
+        "temperature": write_json(description.temperature, "temperature"),
         "about": write_json(description.about, "about"),
         "sha256": digest,
     }
+    if description.temperature == 1.0:  # the default, which older files have
+        del metadata["temperature"]
     table = {spec.name: _entry(spec) for spec in tensor_specs(description.config, tokenizer_bytes)}
     text = json.dumps({_METADATA: metadata} | table, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
@@ -125,7 +134,7 @@ def _check_version(metadata: Any) -> None:
 
 
 def _read(metadata: dict[str, Any], entries: Mapping[str, Any]) -> Header:
-    require_fields("metadata", metadata, set(FIELDS))
+    require_fields("metadata", {"temperature": "1.0"} | metadata, set(FIELDS))
     for name, value in metadata.items():
         if not isinstance(value, str):
             raise ModelFileError(f"metadata: {name} is {value!r}, must be a string")
@@ -138,7 +147,8 @@ def _read(metadata: dict[str, Any], entries: Mapping[str, Any]) -> Header:
     if not _WHOLE_NUMBER.fullmatch(metadata["max_length"]):
         raise ModelFileError(f"max_length is {metadata['max_length']!r}, must be a string of digits from '1' up")
     about = _parse_object(metadata["about"], "about")
-    description = Description(config, tuple(labels), int(metadata["max_length"]), about)
+    temperature = parse_json(metadata.get("temperature", "1.0"), "temperature")
+    description = Description(config, tuple(labels), int(metadata["max_length"]), about, temperature=temperature)
     return Header(description, _read_table(entries, config), metadata["sha256"])
 
 

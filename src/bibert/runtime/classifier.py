@@ -6,6 +6,7 @@ Texts are encoded (`text`) and computed (`engine`) a window at a time, so an end
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
@@ -45,9 +46,10 @@ class Answers:
     labels: tuple[str, ...]
     scores: Scores  # (rows, labels): by default the probabilities of the labels, or the value of a regression
 
-    def best(self) -> list[Prediction]:
-        """Return the label with the highest score of each row; the first of equal ones."""
-        return [row[0] for row in self.ranked(1)]
+    def best(self, min_score: float | None = None) -> list[Prediction]:
+        """Return the label with the highest score of each row, the first of equal ones; "" below `min_score`."""
+        best = [row[0] for row in self.ranked(1)]
+        return [{**row, "label": ""} if min_score is not None and row["score"] < min_score else row for row in best]
 
     def ranked(self, top_k: int | None = None) -> list[list[Prediction]]:
         """Return the `top_k` best labels of each row, or all of them, the highest score first."""
@@ -58,10 +60,18 @@ class Answers:
         ]
 
 
-def softmax(logits: NDArray[Any]) -> Scores:
-    """Probabilities of mutually exclusive labels, over the last axis."""
-    raised = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+def softmax(logits: NDArray[Any], temperature: float = 1.0) -> Scores:
+    """Probabilities of mutually exclusive labels, over the last axis; a `temperature` above 1 brings them together."""
+    raised = np.exp((logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)) / temperature)
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+
+def check_min_score(min_score: float | None, labels: Sequence[str]) -> None:
+    """Raise `EngineError` unless a model with these labels can abstain below `min_score`; None is never."""
+    if min_score is not None and len(labels) == 1:
+        raise EngineError(f"min_score is {min_score}, but the model is a regression (1 label); leave it out")
+    if min_score is not None and not 0 < min_score <= 1:
+        raise EngineError(f"min_score is {min_score}, must be above 0 and at most 1")
 
 
 def sigmoid(logits: NDArray[Any]) -> Scores:
@@ -95,14 +105,15 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     """
     path = find_file(path_or_hub_id)
     packed = file.load(path)
-    labels, about, max_length, tokenizer = packed.labels, packed.about, packed.max_length, packed.tokenizer
+    labels, about, temperature = packed.labels, packed.about, packed.temperature
+    max_length, tokenizer = packed.max_length, packed.tokenizer
     try:
         engine = Engine.from_packed(packed, threads, isa)
         del packed  # the engine has its own copy, and the tokenizer needs memory
         encoder = TextEncoder(tokenizer, engine.config.vocabulary, max_length, parallel=threads != 1)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    return TextClassifier(engine, encoder, labels, about)
+    return TextClassifier(engine, encoder, labels, about, temperature)
 
 
 class TextClassifier:
@@ -112,11 +123,14 @@ class TextClassifier:
     score is the value itself, and it has no probabilities.
     """
 
-    def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any]) -> None:
+    def __init__(
+        self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any], temperature: float
+    ) -> None:
         self.engine = engine
         self.encoder = encoder
         self.labels = tuple(labels)
         self.about = about  # where the model comes from
+        self.temperature = temperature  # probabilities are the softmax of logits / temperature; logits stay exact
         self.config = engine.config
         self.isa = engine.isa
         self.max_length = encoder.max_length  # tokens of the longest input; longer ones are truncated
@@ -128,18 +142,23 @@ class TextClassifier:
         labels = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
         return f"<{type(self).__name__} {self.config.layers} x {self.config.hidden} on {self.isa}: {labels}>"
 
-    def predict(self, texts: Texts, pairs: Texts | None = None) -> list[Prediction]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, *, min_score: float | None = None) -> list[Prediction]:
         """Return the best label of each text with its probability; for a regression, its value.
 
-        For models of pairs, `pairs` has the second text of each. Raises `EngineError` if a row is not a text.
+        For models of pairs, `pairs` has the second text of each. A label whose probability is below `min_score` is
+        empty. Raises `EngineError` if a row is not a text.
         """
-        return list(self.predict_stream(texts, pairs))
+        return list(self.predict_stream(texts, pairs, min_score=min_score))
 
-    def predict_stream(self, texts: Texts, pairs: Texts | None = None, window: int = WINDOW) -> Iterator[Prediction]:
+    def predict_stream(
+        self, texts: Texts, pairs: Texts | None = None, window: int = WINDOW, *, min_score: float | None = None
+    ) -> Iterator[Prediction]:
         """Like `predict`, in bounded memory: reads `window` texts, then yields their labels."""
         if window < 1:
             raise EngineError(f"window is {window}, must be 1 or more")
-        return (answer for block in self._answers(self._blocks(_rows(texts, pairs), window)) for answer in block.best())
+        check_min_score(min_score, self.labels)
+        blocks = self._answers(self._blocks(_rows(texts, pairs), window))
+        return (answer for block in blocks for answer in block.best(min_score))
 
     def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Scores:
         """Return probabilities (texts, labels); each row sums to 1. A regression raises `EngineError`."""
@@ -168,7 +187,8 @@ class TextClassifier:
 
         A text returns a list with one answer, a {"text", "text_pair"} a single answer, a list returns a list, any
         other iterable an iterator. With `top_k`, each answer is a list of the best labels; None for all labels.
-        `function_to_apply` is "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression.
+        `function_to_apply` is "softmax", "sigmoid" or "none"; None means softmax, and "none" for a regression. Only
+        softmax divides by the temperature.
         """
         _check_iterable("inputs", inputs)
         if not isinstance(top_k, EllipsisType | None) and (not isinstance(top_k, int | np.integer) or top_k < 1):
@@ -195,7 +215,8 @@ class TextClassifier:
         name = (function or ("none" if len(self.labels) == 1 else "softmax")).lower()
         if name not in SCORE_FUNCTIONS:
             raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
-        return (Answers(self.labels, SCORE_FUNCTIONS[name](block)) for block in blocks)
+        score = SCORE_FUNCTIONS[name] if name != "softmax" else partial(softmax, temperature=self.temperature)
+        return (Answers(self.labels, score(block)) for block in blocks)
 
     def _blocks(self, rows: Iterable[Text], window: int, where: Where = BY_NUMBER) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""

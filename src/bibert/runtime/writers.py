@@ -17,7 +17,7 @@ import numpy as np
 
 from bibert.errors import EngineError
 from bibert.files import write_whole
-from bibert.runtime.classifier import TextClassifier
+from bibert.runtime.classifier import TextClassifier, check_min_score
 from bibert.runtime.text import BY_NUMBER, Text, Where
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -31,11 +31,17 @@ class Labeller:
     """A classifier that gives the new columns of rows: label and score; of a regression, the score alone.
 
     With `proba`, columns named `score_` and a label have its probability. `prefix` comes before the name of each
-    column. `columns` has the names of the new columns, with their type: `str` or `float`.
+    column. `columns` has the names of the new columns, with their type: `str` or `float`. A label whose score is below
+    `min_score` is empty; `abstained` counts these.
     """
 
-    def __init__(self, classifier: TextClassifier, *, proba: bool = False, prefix: str = "") -> None:
+    def __init__(
+        self, classifier: TextClassifier, *, proba: bool = False, prefix: str = "", min_score: float | None = None
+    ) -> None:
+        check_min_score(min_score, classifier.labels)
+        self.abstained = 0
         self._classifier = classifier
+        self._min_score = min_score
         self._proba = proba
         self._regression = len(classifier.labels) == 1
         if self._regression and proba:
@@ -47,7 +53,8 @@ class Labeller:
     def __call__(self, texts: Sequence[Text], where: Where = BY_NUMBER) -> list[Sequence[Value]]:
         """Return the values of each new column; `where` as for `TextClassifier.answers`."""
         answers = self._classifier.answers(texts, where)
-        best = answers.best()
+        best = answers.best(self._min_score)
+        self.abstained += sum(not answer["label"] for answer in best)
         scores = [np.array([answer["score"] for answer in best]), *(answers.scores.T if self._proba else ())]
         # The shortest decimals that are the same number in float32; more digits carry no information.
         decimals = ([float(str(value)) for value in column.astype(np.float32)] for column in scores)

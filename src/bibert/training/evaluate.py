@@ -1,7 +1,8 @@
-"""The logits of a network on a split; `data.metrics` has the metrics of logits."""
+"""The logits of a network on a split, and the temperature that fits them; `data.metrics` has the metrics of logits."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from bibert.data.examples import Split
 from bibert.errors import DataError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import evaluating
+from bibert.packed.header import TEMPERATURES
 
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]  # passes on so many batches and may show progress
 
@@ -38,3 +40,23 @@ def predict_logits(
             inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
             out[rows] = model(**inputs).logits.cpu().numpy()
     return out
+
+
+def fit_temperature(logits: npt.NDArray[Any], labels: npt.NDArray[Any] | Sequence[float]) -> float:
+    """The temperature at which the softmax of logits / temperature makes gold labels likeliest, to four digits.
+
+    1, which changes nothing, for a regression, and if every row is right: then nothing bounds the temperature below.
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    gold, exact = np.asarray(labels).astype(np.int64), logits.astype(np.float64)
+    if logits.shape[-1] == 1 or (logits.argmax(axis=-1) == gold).all():
+        return 1.0
+
+    def loss(exponent: float) -> float:
+        return float(-log_softmax(exact / math.exp(exponent), axis=-1)[np.arange(len(gold)), gold].mean())
+
+    # It has one minimum, since it is convex in 1 / temperature.
+    found = minimize_scalar(loss, bounds=tuple(map(math.log, TEMPERATURES)), method="bounded")
+    return round(math.exp(found.x), 4)

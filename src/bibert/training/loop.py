@@ -22,6 +22,7 @@ from torch.utils.data import Subset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
+from transformers.trainer_utils import EvalLoopOutput
 
 from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, encode
 from bibert.data.examples import TextData
@@ -30,6 +31,7 @@ from bibert.errors import NumericError, RecipeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import NO_CLASS, label_loss
 from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
+from bibert.training.evaluate import fit_temperature
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
 from bibert.training.recipe import Precision, Recipe
 from bibert.training.resume import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
@@ -83,6 +85,7 @@ class BertTrainer(Trainer):  # type: ignore[misc]
             data.train.lengths, recipe.batch_size, recipe.seed, extra, texts_per_batch(recipe, data)
         )
         self.interruption = Interruption()
+        self.evaluated: dict[str, EvalLoopOutput] = {}  # the last evaluation of each dev split
         self.term_sums: dict[str, Tensor] = {}
         self.term_steps = 0
         patience = [EarlyStoppingCallback(early_stopping_patience=recipe.patience)] if recipe.patience else []
@@ -146,6 +149,11 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         results = self.evaluate()
         return {name.removeprefix("eval_"): results[name] for name in self.data.reported_metrics()}
 
+    def temperature(self) -> float:
+        """The temperature that fits the last evaluation of the first dev split, on which the model was selected."""
+        found = self.evaluated[f"eval_{next(iter(self.data.dev))}"]
+        return fit_temperature(np.asarray(found.predictions), np.asarray(found.label_ids))
+
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ARG002
         return self.sampler
 
@@ -199,7 +207,9 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate one dev split, with the mean of the weights if there is one."""
         with self._mean_in_place():
-            return super().evaluation_loop(*args, **kwargs)
+            found = super().evaluation_loop(*args, **kwargs)
+        self.evaluated[kwargs["metric_key_prefix"]] = found
+        return found
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir)

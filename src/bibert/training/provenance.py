@@ -58,7 +58,7 @@ def provenance(model: Path) -> dict[str, Any]:
     """Scheme, data, recipe, metrics and versions of the finished run that `model` is or lies in; empty without one.
 
     `start` is the provenance of the trained model that a student started from; None if it was made from its teacher.
-    Folder names are left out: they mean nothing on another machine.
+    `temperature` is missing in runs of earlier versions. Folder names mean nothing on another machine and are left out.
     """
     folder = model.absolute()  # so that "." has a name and a parent
     run = folder.parent if folder.name == RUN_MODEL else folder
@@ -73,6 +73,7 @@ def provenance(model: Path) -> dict[str, Any]:
         "teacher_sha256": request.get("teacher", {}).get("sha256"),
         "start": _start(request["start"]) if "start" in request else None,
         "metrics": notes["metrics"],
+        **{name: notes[name] for name in ("temperature",) if name in notes},
         **{name: notes.get(name) for name in ("versions", "cpu", "date")},
         "commit": _commits(notes),
     }

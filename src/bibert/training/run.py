@@ -1,6 +1,6 @@
 """A run folder: the request, the log, checkpoints to resume from, and the result.
 
-    run.json      data, checkpoint, scheme, recipe, versions, commit, machine; metrics at the end
+    run.json      data, checkpoint, scheme, recipe, versions, commit, machine; metrics and temperature at the end
     log.jsonl     one line per log event: every loss term, the learning rate, dev metrics
     probe.jsonl   one line per look into the student, if a probe was given
     stages/NAME   checkpoints of each training stage, and its result once it is finished
@@ -171,11 +171,11 @@ def save_stage(run: RunFolder, name: str, classifier: "Classifier") -> None:
     _wait_for_everyone()  # the other processes read it next
 
 
-def finish(run: RunFolder, classifier: "Classifier", metrics: Mapping[str, float]) -> None:
-    """Save the trained model and its metrics, which mark a run as finished."""
+def finish(run: RunFolder, classifier: "Classifier", metrics: Mapping[str, float], temperature: float = 1.0) -> None:
+    """Save the trained model, its temperature and its metrics, which mark a run as finished."""
     if is_main_process():
         save_classifier(classifier, run.model)
-        save_json(run.notes, load_json(run.notes) | {"metrics": dict(metrics)})
+        save_json(run.notes, load_json(run.notes) | {"metrics": dict(metrics), "temperature": temperature})
     _wait_for_everyone()  # the next run of the other processes may start from this model
 
 

@@ -108,7 +108,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         student = _load_start(models["start"], loaded, data, recipe) if "start" in models else loaded
         assert student is not None, "there is neither a teacher nor a start"
         encoded = encode_data(data, student, recipe)
-        metrics: dict[str, float] = {}
+        metrics, temperature = {}, 1.0
         for number, stage in enumerate(scheme.schedule):
             if is_whole(run.stage_result(stage.name)):
                 student = load_classifier(run.stage_result(stage.name))
@@ -128,10 +128,10 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
                 student, stage_recipe, training, encoded, watching, teacher=frozen, objective=objective
             )
             trainer.train_from_last_checkpoint()
-            metrics = trainer.dev_metrics()
+            metrics, temperature = trainer.dev_metrics(), trainer.temperature()
             if number + 1 < len(scheme.schedule):
                 save_stage(run, stage.name, student)
-        finish(run, student, metrics)
+        finish(run, student, metrics, temperature)
         return metrics
 
 

@@ -68,5 +68,5 @@ def finetune(
         trainer = TeacherTrainer(classifier, recipe, training, encoded, [JsonLog(run.log, STAGE), *callbacks])
         trainer.train_from_last_checkpoint()
         metrics = trainer.dev_metrics()
-        finish(run, classifier, metrics)
+        finish(run, classifier, metrics, trainer.temperature())
         return metrics

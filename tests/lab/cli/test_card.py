@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from bibert.data.metrics import calibration_error, reliability
 from bibert.nn.schemes import get_scheme
+from bibert.runtime.classifier import load
 from bibert.training.provenance import weights_digest
 
 NOTES = {
@@ -74,7 +76,25 @@ def test_the_card_has_measured_figures_and_the_origin_of_the_file(written, run_f
     measured = 100 * (negative[0] + positive[1]) / 3
     assert cells_of(text, "this file")[:2] == ["1-1-1", f"{measured:.2f} %"]
     assert cells_of(text, "0 to 9") == ["3", f"{measured:.1f} %"]  # by the words of a text
+    assert cells_of(text, "all (")[::2] == ["3", f"{measured:.1f} %"]  # by score
     assert str(tmp_path) not in text.replace(str(packed), "")  # but for the name it was asked by
+
+
+def test_the_card_has_the_calibration_at_the_temperature_and_quotes_the_worst_mistakes(written, run_folder, tmp_path):
+    notes = json.loads((run_folder / "run.json").read_text())
+    (run_folder / "run.json").write_text(json.dumps(notes | {"temperature": 2.5}))
+    rows, texts = tmp_path / "rows.csv", ["a fine | film <b>*", f"dull {'film ' * 90}"]
+    rows.write_text("text,label\n" + "".join(f"{text},{name}\n" for text in texts for name in ("positive", "negative")))
+    text, classifier = written(run_folder, rows), load(tmp_path / "m.bibert")
+    assert classifier.temperature == 2.5
+    assert "logits / 2.5" in text
+    scores, gold = classifier.predict_proba([text for text in texts for _ in range(2)]), [1, 0, 1, 0]
+    error = calibration_error(reliability(scores, gold))
+    assert cells_of(text, "all (")[-1] == f"{100 * error:.1f} %"
+    long = cells_of(text, f"{scores[2].max():.4f}")[-1]
+    assert "a fine \\| film \\<b\\>\\*" in text
+    assert long.endswith("…")
+    assert len(long) < 250
 
 
 def test_recorded_figures_are_attributed_to_the_rows_they_were_measured_on(

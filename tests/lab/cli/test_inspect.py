@@ -42,6 +42,7 @@ def test_json_has_what_the_file_says_of_itself(packed_file, shown):
     assert values["config"] == packed.config.to_dict()
     assert values["about"] == packed.about
     assert values["max_length"] == 32
+    assert values["temperature"] == 1
     assert values["tokens"] == 16
     assert values["isa"]
 

@@ -3,15 +3,19 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
+from bibert.data.metrics import calibration_error, reliability
 from bibert.errors import BibertError
 from bibert.lab.cli.pages import parse_layers
+from bibert.packed import file
 from bibert.runtime.classifier import load
 
+LABELS = ("positive", "negative", "positive")  # of `rows`
 TEXT = "the plot was not bad at all"
 MAGIC = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG", ".html": b"<!doctype html>"}
 
@@ -95,12 +99,19 @@ def report(bibert, tmp_path):
 
 
 def test_a_report_of_a_file_with_labelled_rows(report, packed_file, rows, tmp_path, capsys):
-    text = report(packed_file, rows)
+    warm = tmp_path / "warm.bibert"
+    file.save(replace(file.load(packed_file), temperature=2.0), warm)
+    text = report(warm, rows)
     assert f"{(tmp_path / 'report.html').stat().st_size:,} bytes" in capsys.readouterr().err
     answers = [answer["label"] for answer in load(packed_file).predict(["a fine film", "a dull film", "a film"])]
-    right = 100 * sum(map(str.__eq__, answers, ("positive", "negative", "positive"))) / 3
+    right = 100 * sum(map(str.__eq__, answers, LABELS)) / 3
     assert f"<td>accuracy</td><td>{right:.2f} %</td><td>3 rows of dev.csv</td>" in text
     assert "gold \\ answer" in text
+    scores = load(warm).predict_proba(["a fine film", "a dull film", "a film"])
+    assert f"<td>ece</td><td>{100 * calibration_error(reliability(scores, [1, 0, 1])):.2f} %</td>" in text
+    wrong = [score for answer, gold, score in zip(answers, LABELS, scores.max(axis=1), strict=True) if answer != gold]
+    assert re.findall(r"<td>(\d\.\d{4})</td>", text) == [f"{score:.4f}" for score in sorted(wrong, reverse=True)]
+    assert wrong
     assert "gold \\ answer" not in report(packed_file)
 
 

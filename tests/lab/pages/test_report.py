@@ -5,15 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jinja2", reason="pip install 'bibert[plot]' to run this")
 pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this")
 
+from bibert.data.metrics import Bin
 from bibert.errors import DataError
 from bibert.export import pack
 from bibert.lab.attention import attention_map
 from bibert.lab.look import entropies, load_subject
+from bibert.lab.mistakes import Mistake
 from bibert.lab.pages import save_page
 from bibert.lab.pages.report import Findings, report_page
 from bibert.lab.plots.style import COLOURS, INK
@@ -24,7 +27,7 @@ from bibert.nn.students import binarize
 from bibert.packed.file import save
 
 TEXTS = ["a fine film <b>of</b> the year", "dull"]
-SECTIONS = ["Results", "Training", "Data and recipe", "Entropy", "Direction", "Attention", "Cost"]
+SECTIONS = ["Results", "Scores", "Training", "Data and recipe", "Entropy", "Direction", "Attention", "Cost"]
 EVENTS = [
     {"stage": "dmd", "step": 2, "loss": 3.0, "loss_prediction": 1.0, "learning_rate": 1e-4},
     {"stage": "dmd", "step": 4, "loss": 2.0, "loss_prediction": 0.5, "learning_rate": 5e-5},
@@ -62,7 +65,8 @@ def findings(run: Path) -> Findings:
     subject = load_subject(run)
     attention = attention_map(subject, "bibert", TEXTS[0])
     counted = {"confusion": [[3, 1], [0, 4]], "scored": "8 rows of test.csv", "scores": {"accuracy": 7 / 8}}
-    return Findings(entropies(subject.insides(TEXTS)), attention, **counted)
+    trusted = {"reliability": [Bin(0.8, 8, 0.85, 7 / 8)], "mistakes": [Mistake(0.86, "positive", "negative", TEXTS[0])]}
+    return Findings(entropies(subject.insides(TEXTS)), attention, **counted, **trusted)
 
 
 def test_a_record_has_what_a_run_wrote_down(run):
@@ -74,11 +78,14 @@ def test_a_record_has_what_a_run_wrote_down(run):
 def test_a_report_in_a_browser_has_every_section_and_asks_nobody(run, findings, browser, tmp_path):
     page = browser.open(save_page(report_page(load_record(run), findings), tmp_path / "report.html"))
     assert page.evaluate("[...document.querySelectorAll('h2')].map((title) => title.textContent)") == SECTIONS
-    assert page.evaluate("document.querySelectorAll('figure svg').length") == 6
+    assert page.evaluate("document.querySelectorAll('figure svg').length") == 7
     assert page.evaluate("document.querySelectorAll('i, b').length") == 0  # texts of users stay texts
     cells = page.evaluate("[...document.querySelectorAll('td')].map((cell) => cell.textContent)")
     assert {"75.00 %", "<i>made up</i>", "gold 0.5", "0.0001"} <= set(cells)
-    assert {"3", "1", "75.0 %", "0", "4", "100.0 %"} <= set(cells)
+    assert {"3", "1", "75.0 %", "0", "4", "100.0 %", "0.8600", TEXTS[0]} <= set(cells)
+    colours = "[...document.querySelectorAll('.right, .wrong')].map((one) => getComputedStyle(one).backgroundColor)"
+    (few_right, wrong), (none, right) = np.reshape(page.evaluate(colours), (2, 2)).tolist()
+    assert len({few_right, wrong, none, right}) == 4  # by right or wrong, and by the share of the row
     assert page.complaints == []
     assert page.requests == []
     page.close()

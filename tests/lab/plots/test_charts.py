@@ -8,6 +8,7 @@ pytest.importorskip("matplotlib", reason="pip install 'bibert[plot]' to run this
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
+from bibert.data.metrics import Bin
 from bibert.errors import BibertError
 from bibert.lab.look import HEADS
 from bibert.lab.plots.charts import (
@@ -18,6 +19,7 @@ from bibert.lab.plots.charts import (
     draw_entropies,
     draw_losses,
     draw_metrics,
+    draw_reliability,
     draw_theory,
 )
 from bibert.lab.record import History
@@ -151,3 +153,11 @@ def test_ours_and_the_papers_differ_without_colour():
 def test_nothing_to_draw_is_refused():
     with pytest.raises(BibertError, match="at least one"):
         draw_bottlenecks({"SST-2": []})
+
+
+def test_reliability_is_accuracy_by_score_beside_the_diagonal_and_the_rows():
+    drawn = named_axes(draw_reliability([Bin(0.4, 3, 0.45, 0.5), Bin(0.8, 9, 0.85, 0.7)]))
+    model, diagonal = drawn["Reliability"].lines
+    assert model.get_xydata().tolist() == [[0.45, 0.5], [0.85, 0.7]]
+    assert diagonal.get_xydata().tolist() == [[0.4, 0.4], [1, 1]]
+    assert [(bar.get_x(), bar.get_height()) for bar in drawn["Rows by score"].patches] == [(0.4, 3), (0.8, 9)]

@@ -54,7 +54,8 @@ def inspect(
         description, tokenizer_bytes = contents
         config = description.config
         summary = summarize(description, tokenizer_bytes, tokens or min(TOKENS, config.positions))
-        facts |= {"labels": list(description.labels), "max_length": description.max_length, "config": config.to_dict()}
+        facts |= {"labels": list(description.labels), "max_length": description.max_length}
+        facts |= {"temperature": description.temperature, "config": config.to_dict()}
     if json:
         if summary is not None:
             counts = [{**asdict(part), "ratio": part.ratio} for part in (summary.total, *summary.parts)]

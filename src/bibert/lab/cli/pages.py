@@ -14,14 +14,16 @@ from bibert.cli.options import EvaluationOptions, ModelName, option, require_tor
 from bibert.data import MAX_LENGTH
 from bibert.data.examples import Split
 from bibert.data.glue import get_task
-from bibert.data.metrics import confusion, score
+from bibert.data.metrics import calibration_error, confusion, reliability, score
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
 from bibert.lab.look import Floats, entropies
+from bibert.lab.mistakes import worst_mistakes
 from bibert.lab.plots.style import METADATA, save_figure
 from bibert.lab.record import Record, load_record
 from bibert.models import DEFAULT
+from bibert.runtime.classifier import softmax
 from bibert.runtime.text import Text
 
 if TYPE_CHECKING:
@@ -109,7 +111,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
 
-    Labelled rows, or --task, add a score and the confusion matrix; rows or texts add entropies and attention.
+    Labelled rows, or --task, add a score, the confusion matrix, reliability and the worst mistakes with their texts;
+    rows or texts add entropies and attention.
 
     Example: bibert analyze report --model runs/student dev.csv -o report.html
     """
@@ -144,11 +147,18 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
     if evaluation is None or rows is None:
         return found
     logits = _logits(record.model, rows, tokens)
+    scored = f"{len(rows):,} rows of {Path(rows.origin).name}"
+    found = replace(found, scores=score(logits, rows.labels, evaluation.metrics), scored=scored)
+    if len(record.labels) == 1:
+        return found
+    probabilities = softmax(logits, record.temperature)
+    bins = reliability(probabilities, rows.labels)
     return replace(
         found,
-        confusion=confusion(logits, rows.labels) if len(record.labels) > 1 else None,
-        scores=score(logits, rows.labels, evaluation.metrics),
-        scored=f"{len(rows):,} rows of {Path(rows.origin).name}",
+        confusion=confusion(logits, rows.labels),
+        reliability=bins,
+        mistakes=worst_mistakes(rows, probabilities, record.labels),
+        scores={**found.scores, "ece": calibration_error(bins)},
     )
 
 
@@ -175,6 +185,8 @@ def card(
     limits: Annotated[list[str] | None, option("A sentence on what it cannot do; may be repeated.", "--limit")] = None,
 ) -> None:
     """Describe a packed file in Markdown: what it is, how good it is on labelled rows, how it was made.
+
+    The worst mistakes are quoted with their texts.
 
     Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
     """

@@ -7,14 +7,23 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from bibert.data.metrics import Bin
 from bibert.lab.architecture import describe
 from bibert.lab.attention import AttentionMap
 from bibert.lab.cost import TOKENS, cost_of
 from bibert.lab.look import Entropies
+from bibert.lab.mistakes import Mistake
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.charts import draw_directions, draw_entropies, draw_losses, draw_metrics, metrics_of
+from bibert.lab.plots.charts import (
+    draw_directions,
+    draw_entropies,
+    draw_losses,
+    draw_metrics,
+    draw_reliability,
+    metrics_of,
+)
 from bibert.lab.plots.style import svg_for_page
 from bibert.lab.record import Record
 
@@ -26,6 +35,8 @@ class Findings:
     entropies: Mapping[str, Entropies] | None = None  # on texts
     attention: AttentionMap | None = None  # on one text
     confusion: Sequence[Sequence[int]] | None = None  # rows are gold labels, columns are answers
+    reliability: Sequence[Bin] = ()
+    mistakes: Sequence[Mistake] = ()  # the worst ones
     scored: str = ""  # the labelled rows it was counted on, such as "872 rows of dev.tsv"
     scores: Mapping[str, float] = field(default_factory=dict)  # metrics on these rows, by name
 
@@ -54,11 +65,13 @@ def report_page(record: Record, findings: Findings) -> str:
 def _figures(record: Record, findings: Findings) -> dict[str, list[Markup]]:
     """The figures of each section, as parts of the page."""
     name, log, history = record.scheme.name, record.log, record.history
-    figures: dict[str, list[Markup]] = {"training": [], "entropy": [], "direction": [], "attention": []}
+    figures: dict[str, list[Markup]] = {"scores": [], "training": [], "entropy": [], "direction": [], "attention": []}
 
     def add(section: str, draw: Callable[..., Figure], *values: Any) -> None:
         figures[section].append(Markup(svg_for_page(draw, *values)))  # by matplotlib, which escapes texts
 
+    if findings.reliability:
+        add("scores", draw_reliability, findings.reliability)
     if metrics_of(log):
         add("training", draw_metrics, log)
     if log:

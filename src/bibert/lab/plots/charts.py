@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.data.metrics import METRICS
+from bibert.data.metrics import BINS, METRICS, Bin
 from bibert.errors import BibertError
 from bibert.lab.direction import mean_margin
 from bibert.lab.plots.style import COLOURS, LINES, MARKERS, styled
@@ -103,6 +103,19 @@ def _draw_log(log: Events, labels: Mapping[str, tuple[str, str]], factor: float 
             points = curve(log, stage, name)
             if points:
                 _plot(axes, stage, list(points), factor * np.array(list(points.values())), hue, hue)
+    return _with_legend(figure)
+
+
+@styled()
+def draw_reliability(bins: Sequence[Bin]) -> "Figure":
+    """Accuracy against score, a point for each bin, beside the diagonal; and the rows of each bin."""
+    figure, (curve_of, counts) = _panels([("Reliability", "accuracy"), ("Rows by score", "rows")], "score", columns=2)
+    least = bins[0].least
+    _plot(curve_of, "this model", [one.score for one in bins], np.array([one.accuracy for one in bins]), 0, 0)
+    curve_of.plot([least, 1], [least, 1], label="score = accuracy", color=COLOURS[4], linestyle="--", linewidth=1)
+    counts.bar([one.least for one in bins], [one.rows for one in bins], 1 / BINS, align="edge", **OUR_BAR)
+    for axes in (curve_of, counts):
+        axes.set_xlim(least, 1)
     return _with_legend(figure)
 
 
@@ -211,7 +224,7 @@ def _plot_mean(axes: "Axes", name: str, x: Sequence[int], table: Floats, hue: in
     _plot(axes, name, x, flat.mean(axis=1), hue, hue)
 
 
-def _plot(axes: "Axes", name: str, x: Sequence[int], y: Floats, hue: int, dash: int) -> None:
+def _plot(axes: "Axes", name: str, x: Sequence[float], y: Floats, hue: int, dash: int) -> None:
     axes.plot(
         x,
         y,
