@@ -99,7 +99,7 @@ def is_main_process() -> bool:
 
 
 def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]:
-    """Raise `CheckpointError` unless the folder holds this run; return what makes the run longer than it was, if any."""
+    """Raise `CheckpointError` unless the folder holds this run; return what makes it longer than it was, if any."""
     notes = load_json(run.notes)
     if not isinstance(notes, dict) or "request" not in notes:
         raise CheckpointError(f"{run.notes}: has no request, so the run cannot resume; choose another output folder")
