@@ -233,6 +233,9 @@ class BertTrainer(Trainer):  # type: ignore[misc]
 
 def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:
     """Inside, networks compute products in `precision`; the backward pass uses the precision of the forward pass."""
+    if precision == "fastest":
+        known = torch.cpu.get_capabilities() if device == "cpu" else {"bf16": True}
+        precision = "bfloat16" if any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")) else "float32"
     return torch.autocast(device, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
