@@ -211,6 +211,14 @@ def test_only_a_new_head_may_be_missing(broken, encoder_folder):
     assert re.match("16 ", refusal(broken, label_names=("neg", "pos")))
 
 
+def test_an_encoder_in_half_precision_without_a_pooler_becomes_float32(tmp_path, encoder_folder, tokenizer):
+    encoder = BertModel.from_pretrained(encoder_folder, add_pooling_layer=False).half()
+    for saved in (encoder, tokenizer):
+        saved.save_pretrained(tmp_path)
+    state = load_classifier(tmp_path, label_names=("neg", "pos")).model.state_dict()
+    assert {value.dtype for value in state.values()} == {torch.float32}
+
+
 def test_weights_that_are_not_finite_raise_with_their_name(broken):
     model = BertForSequenceClassification.from_pretrained(broken)
     torch.nn.init.constant_(model.bert.pooler.dense.bias[:1], float("nan"))

@@ -158,6 +158,7 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
     for name, value in model.state_dict().items():
         if not value.isfinite().all():
             raise NumericError(f"{checkpoint}: {name!r} contains NaN or infinity; its training has diverged")
+    model.float()  # new tensors have the precision of the checkpoint
     return model  # type: ignore[no-any-return]
 
 
