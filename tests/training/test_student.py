@@ -47,7 +47,7 @@ def test_a_teacher_of_other_labels_is_refused_with_both_lists(teacher, data, lab
 
 
 def test_the_recipe_sets_the_dropout_of_the_students(teacher, data):
-    config = load_teacher(teacher, data, Recipe(dropout=0.25)).model.config
+    config = load_teacher(teacher, data, Recipe(dropout=0.25, max_length=16)).model.config
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob, config.classifier_dropout)
     assert rates == (0.25, 0.25, 0.25)
 

@@ -38,7 +38,7 @@ WEIGHTS = {
     "sentence_direction": 3.0,
 }
 DEV_ROWS = 1000
-ROWS_PER_PAIR = 4  # one row in four is a pair of neighbouring texts, so that both token types are learned
+TEXTS_PER_PAIR = 4  # two of four neighbours are one row, a pair, so that both token types are learned
 
 
 class GeneralTrainer(DistillTrainer):
@@ -60,7 +60,7 @@ class GeneralTrainer(DistillTrainer):
 
 def general_data(texts: Split) -> TextData:
     """Plain texts as data without labels: the first thousand are set aside and measure progress."""
-    if len(texts) <= DEV_ROWS:
+    if len(texts) < DEV_ROWS + TEXTS_PER_PAIR:
         raise DataError(f"{texts.origin}: has {len(texts):,} different texts, {DEV_ROWS:,} are set aside; add texts")
     parts = slice(DEV_ROWS, None), slice(DEV_ROWS)
     train, dev = (Split(texts.texts[rows], None, texts.labels[rows], texts.origin) for rows in parts)
@@ -122,8 +122,8 @@ def encode_general(data: TextData, classifier: Classifier, recipe: Recipe) -> Tr
     """Token ids of single texts, and of some neighbours as pairs."""
     check_length(recipe.max_length, classifier.model.config.max_position_embeddings)
     texts, tokenizer = data.train.texts, classifier.tokenizer
-    first, second = texts[0:-1:ROWS_PER_PAIR], texts[1::ROWS_PER_PAIR]
-    single = tuple(text for row, text in enumerate(texts) if row % ROWS_PER_PAIR > 1)
+    first, second = texts[0:-1:TEXTS_PER_PAIR], texts[1::TEXTS_PER_PAIR]
+    single = tuple(text for row, text in enumerate(texts) if row % TEXTS_PER_PAIR > 1)
     parts = (
         Split(single, None, (0,) * len(single), data.train.origin),
         Split(first, second, (0,) * len(first), data.train.origin),
