@@ -184,7 +184,7 @@ def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME, *, pairs:
 def with_unlabelled(
     data: TextData, paths: Sequence[Path], columns: Columns = BY_NAME, tested: Sequence[Split] = ()
 ) -> tuple[TextData, int]:
-    """Add unlabelled texts to the data, without those of its dev and of `tested`; also return how many were left out."""
+    """Add unlabelled texts to the data, without those of its dev and of `tested`, and count these."""
     texts = load_unlabelled(paths, columns, pairs=data.train.pairs is not None)
     measured = (*data.dev.values(), *tested)
     held_out = {row for split in measured for row in map(_as_compared, split.texts_or_pairs)}
