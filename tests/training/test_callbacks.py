@@ -22,7 +22,7 @@ from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
 
-AVERAGED = Recipe(learning_rate=1e-3, batch_size=16, max_length=16, max_steps=6, eval_every=2, average=0.5)
+AVERAGED = Recipe(learning_rate=1e-3, batch_size=16, max_length=16, max_steps=6, eval_every=2, average=0.4)
 INTERRUPTED = Recipe(learning_rate=1e-3, epochs=3, batch_size=16, max_length=16, eval_every=4, log_every=1, dropout=0.1)
 
 
@@ -73,8 +73,8 @@ def test_every_checkpoint_has_the_mean_and_the_weights(teacher, data, tmp_path, 
     steps = Steps()
     distill(teacher, scheme, data, tmp_path, AVERAGED, callbacks=[steps])
     mean, *others = steps.weights
-    for weights in others:
-        mean = {name: torch.lerp(mean[name], weights[name], 0.5) for name in mean}
+    for decay, weights in zip((2 / 11, 3 / 12, 4 / 13, 5 / 14, 0.4, 0.4), others, strict=True):
+        mean = {name: torch.lerp(mean[name], weights[name], 1 - decay) for name in mean}
     (checkpoint,) = tmp_path.glob("stages/*/checkpoint-6")
     saved, latent = load_file(checkpoint / "model.safetensors"), load_file(checkpoint / "latent.safetensors")
     for name in mean:

@@ -6,21 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import TrainerCallback
 
+from bibert.data.encoding import EncodedSplit
 from bibert.data.metrics import score
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
-from bibert.nn.model import BiBertForSequenceClassification
+from bibert.nn.model import BiBertForSequenceClassification, label_loss
 from bibert.nn.schemes import SCHEMES
 from bibert.training.evaluate import predict_logits
+from bibert.training.loop import TrainingData, encode_data, training_arguments
 from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
-from bibert.training.teacher import finetune
+from bibert.training.teacher import TeacherTrainer, finetune
 
 STUDENT = Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)
 SHORT = replace(STUDENT, epochs=2)
@@ -243,6 +246,54 @@ def test_a_run_folder_can_be_moved_before_it_resumes(teacher, data, student, tmp
     (tmp_path / "old").rename(tmp_path / "new")
     distill(teacher, "bibert", data, tmp_path / "new", STUDENT)
     assert weights_of(tmp_path / "new" / "model") == weights_of(student / "model")
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps", "interval"),
+    [
+        ({}, 80, 50),
+        ({"max_steps": 30}, 30, 30),
+        ({"max_steps": 300}, 80, 50),
+        ({"min_steps": 300}, 300, 50),
+        ({"min_steps": 300, "max_steps": 200}, 300, 50),
+        ({"epochs": 0.5, "evaluations": 9}, 4, 1),
+        ({"epochs": 2.5, "evaluations": 3}, 20, 6),  # at 6, 12, 18 and at the end
+        ({"evaluations": 1}, 80, 50),
+        ({"eval_every": 0}, 80, 8),
+        ({"eval_every": 0, "texts_share": 0.75}, 300, 30),  # 11 of 15
+    ],
+)
+def test_a_training_has_the_steps_of_its_epochs_within_the_limits(tmp_path, limits, steps, interval):
+    lengths, few = np.full(121, 5), np.full(3, 5)
+    rows, texts = (EncodedSplit(np.empty(0), np.empty(0), np.cumsum(x), np.zeros(len(x) - 1)) for x in (lengths, few))
+    data = TrainingData(rows, {"dev": rows}, ("accuracy",), texts if "texts_share" in limits else None)
+    recipe = replace(Recipe(epochs=10, batch_size=15, eval_every=50), **limits)
+    arguments = training_arguments(recipe, data, tmp_path)
+    assert (arguments.max_steps, arguments.eval_steps, arguments.save_steps) == (steps, interval, interval)
+
+
+def test_gold_labels_are_weighed_and_smoothed_in_training_alone(start, data, scores, tmp_path):
+    labels = (0.0,) * 48 + (1.0,) * 16
+    recipe = replace(SHORT, class_weights=True, label_smoothing=0.2, max_steps=1, dropout=0.0)
+    skewed = replace(data, train=replace(data.train, labels=labels))
+    trainer = trainer_of(start, skewed, recipe, tmp_path)
+    logits, answers = torch.tensor([[1.0, -1.0], [0.5, 2.0]]), torch.tensor([0, 1])
+    weights = torch.tensor([64 / (2 * 48), 64 / (2 * 16)])
+    expected = torch.nn.functional.cross_entropy(logits, answers, weights, label_smoothing=0.2)
+    assert trainer.gold_loss(answers)(logits).item() == pytest.approx(expected.item())
+    rows = [trainer.data.train[row] for row in range(4)]
+    batch = trainer.data_collator(rows)
+    plain = trainer.compute_loss(trainer.model.eval(), dict(batch))
+    assert plain.item() == pytest.approx(label_loss(trainer.model(**batch).logits, batch["labels"]).item())
+    assert trainer.compute_loss(trainer.model.train(), dict(batch)).item() != pytest.approx(plain.item(), rel=1e-3)
+    below_zero = replace(scores, train=replace(scores.train, labels=(-1,) * 63 + (2,)))
+    assert trainer_of(start, below_zero, recipe, tmp_path).class_weights is None
+
+
+def trainer_of(start, data, recipe, folder):
+    classifier = load_classifier(start, data.label_names)
+    encoded = encode_data(data, classifier, recipe)
+    return TeacherTrainer(classifier, recipe, training_arguments(recipe, encoded, folder), encoded)
 
 
 def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher, data, tmp_path):

@@ -1,16 +1,24 @@
-"""The frozen teacher, the teachers that are refused, and the objective of each stage."""
+"""The frozen teacher, the teachers that are refused, the objective of each stage, labels alone, and texts alone."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from bibert.errors import CheckpointError, RecipeError
+from bibert.data.examples import Split
+from bibert.errors import CheckpointError, DataError, NumericError, RecipeError, SchemeError
+from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.model import NO_CLASS
+from bibert.nn.schemes import SCHEDULES, SCHEMES
+from bibert.training import student
+from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
-from bibert.training.student import FrozenTeacher, load_teacher, stage_objectives
+from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives
+from bibert.training.teacher import finetune
 
+SHORT = Recipe(learning_rate=1e-2, batch_size=16, max_length=16, eval_every=4, log_every=1)
+MORE = Split(("one good", "two", "three bad four", "five six", "seven"), None, (0,) * 5, "more.txt")
 INPUTS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
 
 
@@ -50,6 +58,62 @@ def test_the_recipe_sets_the_dropout_of_the_students(teacher, data):
     config = load_teacher(teacher, data, Recipe(dropout=0.25, max_length=16)).model.config
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob, config.classifier_dropout)
     assert rates == (0.25, 0.25, 0.25)
+
+
+def test_without_a_teacher_a_student_learns_from_labels(start, data, tmp_path):
+    metrics = distill(None, "bibert_4", data, tmp_path, replace(SHORT, epochs=8), start=start)
+    lines = [line for line in read_json_lines(tmp_path / "log.jsonl") if "loss" in line]
+    assert metrics["dev_accuracy"] >= 0.9
+    assert {name for line in lines for name in line if name.startswith("loss_")} == {"loss_gold"}
+    assert load_classifier(tmp_path).model.config.quantization.schedule == SCHEDULES["labels"]
+    assert provenance(tmp_path / "model")["teacher_sha256"] is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "changes", "error", "named"),
+    [
+        ("bibert_4", {"weights": {"prediction": 1.0}}, RecipeError, r"weights\.prediction"),
+        ("bibert_4", {"unlabelled": MORE}, DataError, "more.txt.*teacher"),
+        ("binarybert_1-1-4", {}, SchemeError, "'binarybert_1-1-4'.*split"),
+    ],
+)
+def test_without_a_teacher_what_only_a_teacher_can_give_is_refused(
+    start, data, tmp_path, scheme, changes, error, named
+):
+    recipe = replace(SHORT, weights=changes.get("weights", {}))
+    with pytest.raises(error, match=named):
+        distill(
+            None, scheme, replace(data, unlabelled=changes.get("unlabelled")), tmp_path / "run", recipe, start=start
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_texts_without_labels_are_taught_in_every_batch_and_a_killed_run_resumes(
+    teacher, data, scores, start, tmp_path, weights_of, break_at, monkeypatch
+):
+    seen, labelled = [], replace(data, unlabelled=MORE)
+    loss = student.DistillTrainer.compute_loss
+    monkeypatch.setattr(
+        student.DistillTrainer, "compute_loss", lambda *a, **b: seen.append(a[2]["labels"]) or loss(*a, **b)
+    )
+    recipe = replace(SHORT, texts_share=0.25, weights={"gold": 1.0}, epochs=2)
+    distill(teacher, "bibert", labelled, tmp_path / "whole", recipe)
+    trained = [labels for labels in seen if (labels == NO_CLASS).any()]
+    assert [len(labels) for labels in trained] == 2 * ([16] * 5 + [8])  # 64 rows, 12 a batch, and 4 texts
+    assert all((labels == NO_CLASS).sum() == 4 for labels in trained)
+    with pytest.raises(NumericError):
+        distill(teacher, "bibert", labelled, tmp_path / "killed", recipe, callbacks=[break_at(9)])
+    distill(teacher, "bibert", labelled, tmp_path / "killed", recipe)
+    assert weights_of(tmp_path / "killed" / "model") == weights_of(tmp_path / "whole" / "model")
+    assert provenance(tmp_path / "whole" / "model")["data"]["texts"] == "more.txt"
+    with pytest.raises(DataError, match=r"more\.txt.*student"):
+        finetune(start, labelled, tmp_path / "teacher", SHORT)
+    with pytest.raises(CheckpointError, match=r"data\.sha256"):
+        distill(teacher, "bibert", data, tmp_path / "whole", recipe)
+    paired = replace(scores, unlabelled=replace(MORE, pairs=MORE.texts))
+    finetune(start, scores, tmp_path / "scorer", replace(SHORT, max_steps=1))
+    distill(tmp_path / "scorer", "bibert", paired, tmp_path / "scores", replace(recipe, max_steps=2))
+    assert seen[-3].isnan().any() or seen[-2].isnan().any()
 
 
 def test_a_scheme_brings_its_terms():

@@ -16,7 +16,7 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import TERMS, Objective, match_layers
-from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
+from bibert.errors import CheckpointError, DataError, RecipeError
 from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
@@ -95,7 +95,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         scheme = replace(scheme, schedule=SCHEDULES["labels"])
     objectives = stage_objectives(scheme, recipe)
     if teacher is None:
-        _check_without_teacher(scheme, objectives, data)
+        _check_without_teacher(objectives, data)
     given = {"teacher": teacher, "start": start}
     models = {role: model_folder(model) for role, model in given.items() if model is not None}
     request = request_of("distill", data, recipe, **models) | {"scheme": scheme.to_dict()}
@@ -132,10 +132,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
         return metrics
 
 
-def _check_without_teacher(scheme: Scheme, objectives: Mapping[str, Objective], data: TextData) -> None:
-    """Refuse what only a teacher can give: a split student, targets of loss terms, and labels of unlabelled texts."""
-    if scheme.split:
-        raise SchemeError(f"scheme {scheme.name!r} splits a student in stages that need a teacher; name one")
+def _check_without_teacher(objectives: Mapping[str, Objective], data: TextData) -> None:
+    """Refuse what only a teacher can give: targets of loss terms, and labels of unlabelled texts."""
     compared = [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]
     if compared:
         raise RecipeError(f"recipe: weights.{compared[0]} compares with a teacher, and there is none; leave it out")
