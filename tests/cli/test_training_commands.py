@@ -16,6 +16,7 @@ from bibert.data.encoding import train_tokenizer
 from bibert.data.synthetic import synthetic_reviews
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
+from bibert.training.recipe import load_recipe
 
 SHORT = "--epochs 1 --max-length 32 --set eval_every=10 --set log_every=5"
 TRAIN = f"train train.csv --dev dev.csv -c start -o run {SHORT} --teacher-recipe teacher.toml"
@@ -211,32 +212,29 @@ def test_a_shallower_student_is_made_from_its_own_start():
 
 
 def test_plain_text_gives_a_start_in_the_package_and_labels_alone_a_student_with_test_rows(capsys, monkeypatch):
+    def answer(line):
+        assert called(f"{line} --json") == 0
+        return {name: row["metrics"] for name, row in json.loads(capsys.readouterr().out).items()}
+
     monkeypatch.setattr("bibert.models.FOLDER", Path("shipped"))
     monkeypatch.setattr("bibert.training.general.DEV_ROWS", 20)
-    steps = "--max-length 32 --set max_steps=4 --set min_steps=0 --set eval_every=2 --json"
-    assert called(f"generalize train.csv lines.txt -c start -o general {steps} --batch-size 8") == 0
-    assert json.loads(capsys.readouterr().out)["bibert_4"]["metrics"].keys() == {"dev_cosine"}
+    steps = "--max-length 32 --set max_steps=4 --set min_steps=0 --set eval_every=2"
+    assert answer(f"generalize train.csv lines.txt -c start -o general {steps}")["bibert_4"].keys() == {"dev_cosine"}
     Path("shipped").mkdir()
     assert called("pack general/model -o shipped/general_4.bibert --max-length 32") == 0
-    for words, start, folder in (("", "general_4", "runs/train"), ("--bits 1 -o plus --start start", "start", "plus")):
-        capsys.readouterr()
-        assert called(f"train train.csv --test dev.csv {words} {steps}") == 0
-        found, notes = json.loads(capsys.readouterr().out), notes_of(f"{folder}/student")
-        assert list(found) == ["majority class", "bag of words", "bibert_plus" if "plus" in words else "bibert_4"]
-        assert Path(notes["request"]["start"]["name"]).stem == start
-        assert (notes["request"]["recipe"]["evaluations"], notes["metrics"].keys()) == (
-            10,
-            {"dev_accuracy", "dev_macro_f1"},
-        )
-        *floor, scored = (row["metrics"] for row in found.values())
-        assert called(f"evaluate dev.csv -m {folder}/student/model --json") == 0
-        tested = next(iter(json.loads(capsys.readouterr().out).values()))["metrics"]
-        assert {f"test_{name}": value for name, value in tested.items()} == {
-            name: value for name, value in scored.items() if name.startswith("test_")
-        }
-        assert all(
-            row.keys() == scored.keys() == {*notes["metrics"], *(f"test_{name}" for name in tested)} for row in floor
-        )
+    shutil.copy("shipped/general_4.bibert", "shipped/general_1.bibert")
+    capsys.readouterr()
+    for words, start, scheme in (("", 4, "bibert_4"), ("--bits 1", 1, "bibert_plus"), ("--bits 2", 4, "bibert_2")):
+        folder = f"labels-{scheme}" if words else "runs/train"
+        found = answer(f"train train.csv --test dev.csv {words} {f'-o {folder}' if words else ''} {steps}")
+        notes = notes_of(f"{folder}/student")
+        assert list(found) == ["majority class", "bag of words", scheme]
+        assert Path(notes["request"]["start"]["name"]).stem == f"general_{start}"
+        assert notes["request"]["recipe"]["evaluations"] == load_recipe("labels").evaluations
+        (tested,) = answer(f"evaluate dev.csv -m {folder}/student/model").values()
+        expected = notes["metrics"] | {f"test_{name}": value for name, value in tested.items()}
+        assert list(found.values())[-1] == expected
+        assert all(row.keys() == expected.keys() for row in found.values())
 
 
 @pytest.mark.usefixtures("trained")

@@ -136,10 +136,8 @@ def test_batches_by_length_hold_every_row_once(tokenizer, size):
 def test_rows_are_counted_from_both_ends_and_splits_can_be_joined(tokenizer):
     encoded, paired = encode(SINGLE, tokenizer, 64), encode(PAIRED, tokenizer, 64)
     joined = EncodedSplit.joined([paired, encoded])
-    for row, expected in enumerate((*(paired[n] for n in range(3)), *(encoded[n] for n in range(3)))):
-        assert {name: np.asarray(value).tolist() for name, value in joined[row].items()} == {
-            name: np.asarray(value).tolist() for name, value in expected.items()
-        }
+    for found, expected in zip(joined, [*paired, *encoded], strict=True):
+        assert all(np.array_equal(found[name], value) for name, value in expected.items())
     assert encoded[-1]["labels"] == 2
     with pytest.raises(IndexError, match="row 3 of 3"):
         encoded[3]

@@ -209,28 +209,21 @@ def test_a_dev_file_beside_a_dataset_dict_wins(write):
 
 
 def test_texts_without_labels_are_kept_once_and_none_that_is_measured(write):
-    data = load_table(
-        write("a.csv", "text,label\n" + "a film,0\nno,1\n" * 4), write("dev.csv", "text,label\nSo Bad!,1\n")
-    )
+    dev = write("dev.csv", "text,label\nSo Bad!,1\n")
+    data = load_table(write("a.csv", "text,label\n" + "a film,0\nno,1\n" * 4), dev)
     lines = write("more.txt.gz", gzip.compress(b"so   bad\nnew\n \n\nA film?\nnew\nIt's  GOOD\n"))
-    table = write("more.csv", 'sentence,label\nnew,1\nso, bad,\n"newer",x\n'.replace("so, bad", '"so, bad..."'))
-    tested = Split(("its good", "it s good"), None, (0, 0), "test.csv")
-    found, left_out = with_unlabelled(data, [lines, table], tested=[tested])
+    table = write("more.csv", 'sentence,label\nnew,1\n"so, bad...",\nnewer,x\n')
+    found, left_out = with_unlabelled(data, [lines, table], tested=[Split(("it s good",), None, (0,), "test.csv")])
     assert (found.unlabelled.texts, left_out) == (("new", "A film?", "newer"), 3)  # a training row may come again
-    assert found.unlabelled.origin == "more.txt.gz, more.csv"
-    assert (found.train, found.dev) == (data.train, data.dev)
+    assert (found.unlabelled.origin, found.train, found.dev) == ("more.txt.gz, more.csv", data.train, data.dev)
     assert "3 rows" in describe(found)[-1]
-    with pytest.raises(DataError, match=r"more\.txt.*add texts"):
-        with_unlabelled(data, [write("more.txt", "so bad\n\n")])
-
-
-def test_pairs_without_labels_are_compared_as_pairs_and_need_two_columns(write):
     rows = "sentence1,sentence2,label\na,b,0\nc,d,1\n"
-    data = load_table(write("a.csv", rows), write("dev.csv", rows))
-    found, left_out = with_unlabelled(data, [write("b.csv", "sentence1,sentence2\nA,b.\nb,a\nc,\n")])
+    pairs = load_table(write("pairs.csv", rows), write("dev.csv", rows))
+    found, left_out = with_unlabelled(pairs, [write("b.csv", "sentence1,sentence2\nA,b.\nb,a\nc,\n")])
     assert (found.unlabelled.texts_or_pairs, left_out) == ([("b", "a")], 1)
-    with pytest.raises(DataError, match=r"c\.txt.*two columns"):
-        with_unlabelled(data, [write("c.txt", "a\n")])
+    for of, remedy in ((data, "add texts"), (pairs, "two columns")):
+        with pytest.raises(DataError, match=rf"more\.txt.*{remedy}"):
+            with_unlabelled(of, [write("more.txt", "so bad\n\n")])
 
 
 OBJECTS = {

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import NO_CLASS
 from bibert.nn.schemes import SCHEDULES, SCHEMES
 from bibert.training import student
+from bibert.training.loop import encode_data
 from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
 from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives
@@ -70,59 +72,53 @@ def test_without_a_teacher_a_student_learns_from_labels(start, data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "changes", "error", "named"),
+    ("scheme", "weights", "texts", "error", "named"),
     [
-        ("bibert_4", {"weights": {"prediction": 1.0}}, RecipeError, r"weights\.prediction"),
-        ("bibert_4", {"unlabelled": MORE}, DataError, "more.txt.*teacher"),
-        ("binarybert_1-1-4", {}, SchemeError, "'binarybert_1-1-4'.*split"),
+        ("bibert_4", {"prediction": 1.0}, None, RecipeError, r"weights\.prediction"),
+        ("bibert_4", {}, MORE, DataError, "more.txt.*teacher"),
+        ("binarybert_1-1-4", {}, None, SchemeError, "'binarybert_1-1-4'.*split"),
     ],
 )
-def test_without_a_teacher_what_only_a_teacher_can_give_is_refused(
-    start, data, tmp_path, scheme, changes, error, named
-):
-    recipe = replace(SHORT, weights=changes.get("weights", {}))
+def test_without_a_teacher_is_refused_what_needs_one(start, data, tmp_path, scheme, weights, texts, error, named):
+    run, recipe = tmp_path / "run", replace(SHORT, weights=weights)
     with pytest.raises(error, match=named):
-        distill(
-            None, scheme, replace(data, unlabelled=changes.get("unlabelled")), tmp_path / "run", recipe, start=start
-        )
-    assert not (tmp_path / "run").exists()
+        distill(None, scheme, replace(data, unlabelled=texts), run, recipe, start=start)
+    assert not run.exists()
 
 
 def test_texts_without_labels_are_taught_in_every_batch_and_a_killed_run_resumes(
-    teacher, data, scores, start, tmp_path, weights_of, break_at, monkeypatch
+    teacher, data, start, tmp_path, weights_of, change_at, monkeypatch
 ):
-    seen, labelled = [], replace(data, unlabelled=MORE)
-    loss = student.DistillTrainer.compute_loss
-    monkeypatch.setattr(
-        student.DistillTrainer, "compute_loss", lambda *a, **b: seen.append(a[2]["labels"]) or loss(*a, **b)
-    )
-    recipe = replace(SHORT, texts_share=0.25, weights={"gold": 1.0}, epochs=2)
-    distill(teacher, "bibert", labelled, tmp_path / "whole", recipe)
+    seen, loss = [], student.DistillTrainer.compute_loss
+    watched = lambda *args, **named: seen.append(args[2]["labels"]) or loss(*args, **named)  # noqa: E731
+    monkeypatch.setattr(student.DistillTrainer, "compute_loss", watched)
+    more, recipe = replace(data, unlabelled=MORE), replace(SHORT, texts_share=0.25, weights={"gold": 1.0}, epochs=2)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    distill(teacher, "bibert", more, whole, recipe)
     trained = [labels for labels in seen if (labels == NO_CLASS).any()]
     assert [len(labels) for labels in trained] == 2 * ([16] * 5 + [8])  # 64 rows, 12 a batch, and 4 texts
     assert all((labels == NO_CLASS).sum() == 4 for labels in trained)
     with pytest.raises(NumericError):
-        distill(teacher, "bibert", labelled, tmp_path / "killed", recipe, callbacks=[break_at(9)])
-    distill(teacher, "bibert", labelled, tmp_path / "killed", recipe)
-    assert weights_of(tmp_path / "killed" / "model") == weights_of(tmp_path / "whole" / "model")
-    assert provenance(tmp_path / "whole" / "model")["data"]["texts"] == "more.txt"
-    with pytest.raises(DataError, match=r"more\.txt.*student"):
-        finetune(start, labelled, tmp_path / "teacher", SHORT)
+        distill(teacher, "bibert", more, killed, recipe, callbacks=[change_at(9)])
+    distill(teacher, "bibert", more, killed, recipe)
+    assert weights_of(killed / "model") == weights_of(whole / "model")
+    assert provenance(whole / "model")["data"]["texts"] == "more.txt"
     with pytest.raises(CheckpointError, match=r"data\.sha256"):
-        distill(teacher, "bibert", data, tmp_path / "whole", recipe)
+        distill(teacher, "bibert", data, whole, recipe)
+    with pytest.raises(DataError, match=r"more\.txt.*student"):
+        finetune(start, more, tmp_path / "teacher", SHORT)
+
+
+def test_scores_of_texts_without_labels_are_missing_numbers(scores, start):
     paired = replace(scores, unlabelled=replace(MORE, pairs=MORE.texts))
-    finetune(start, scores, tmp_path / "scorer", replace(SHORT, max_steps=1))
-    distill(tmp_path / "scorer", "bibert", paired, tmp_path / "scores", replace(recipe, max_steps=2))
-    assert seen[-3].isnan().any() or seen[-2].isnan().any()
+    rows = encode_data(paired, load_classifier(start, ()), SHORT).all_rows()
+    assert np.isnan(rows.labels).tolist() == [False] * 64 + [True] * 5
 
 
-def test_a_scheme_brings_its_terms():
+def test_a_scheme_brings_its_terms_and_a_recipe_changes_adds_and_drops_them():
     (objective,) = stage_objectives(SCHEMES["bibert"], Recipe()).values()
     assert set(objective.weights) == {"dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction"}
     assert (objective.norm_scope, objective.mask_padding) == ("sample", True)
-
-
-def test_a_recipe_changes_weights_adds_terms_and_drops_those_of_weight_zero():
     recipe = Recipe(weights={"dmd_key": 0.0, "prediction": 2.0, "mha": 0.5}, norm_scope="batch", mask_padding=False)
     (objective,) = stage_objectives(SCHEMES["bibert"], recipe).values()
     expected = {"dmd_query": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "prediction": 2.0, "mha": 0.5}
