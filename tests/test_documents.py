@@ -27,10 +27,11 @@ MOST_WORDS_OF_README = 1200
 MOST_COLUMNS = 120
 # The commands of a document that trains through it all get four steps and a probe at every second one.
 SHORTER = {
+    "docs/training.md": {"train": "--set min_steps=0 --set max_steps=4 --set eval_every=2"},
     "docs/analysis.md": {
         "distill": "--max-length 16 --set max_steps=4 --set eval_every=2 --probe-every 2",
         "reproduce": "--set max_steps=2",
-    }
+    },
 }
 
 
@@ -56,7 +57,8 @@ def user_folder(tmp_path_factory, save_untrained):
     shutil.copytree(folder / "path/to/bert", folder / "runs/sst2/teacher/model")
     for name in ("checkpoint-1", "checkpoint-2"):
         save_untrained(folder / name, reviews.texts, hidden_size=64, scheme="bibert", **labels)
-    (folder / "dev.txt").write_text("\n".join(test.texts[:3]) + "\n", encoding="utf-8")
+    for name, texts in (("dev.txt", test.texts[:3]), ("sentences.txt", make_reviews(1100, seed=3).texts)):
+        (folder / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
     return folder
 
 

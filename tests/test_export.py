@@ -1,7 +1,9 @@
 """Packing a student: what the file holds, that it agrees with the network, and what is refused."""
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from bibert import export
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, NumericError, RecipeError, SchemeError
 from bibert.export import pack, verify
-from bibert.nn.checkpoint import Classifier, load_classifier
+from bibert.nn.checkpoint import Classifier, load_classifier, model_folder
 from bibert.nn.functional import binarize_rows
 from bibert.nn.packable import why_not_packable
 from bibert.nn.schemes import SCHEMES
@@ -122,10 +124,71 @@ def test_the_tokenizer_is_compact_and_leaves_cutting_and_padding_to_the_runtime(
     assert raw == json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+@pytest.fixture(scope="module")
+def files(new_classifier, tmp_path_factory):
+    """Networks with unlike steps, by scheme, each with its packed model and its file."""
+    made = {}
+    for name in PACKABLE:
+        classifier, path = new_classifier(scheme=name), tmp_path_factory.mktemp("files") / f"{name}.bibert"
+        with torch.no_grad():
+            for number, parameter in enumerate(classifier.model.parameters()):
+                if parameter.dim() == 0:
+                    parameter.mul_(1 + 0.5 * math.sin(number))
+        made[name] = classifier, pack(classifier, ROWS, max_length=32), path
+        save(made[name][1], path)
+    return made
+
+
 @pytest.mark.parametrize("name", PACKABLE)
-def test_every_packable_scheme_can_be_packed(new_classifier, name):
-    packed = pack(new_classifier(scheme=name), ROWS, max_length=32)
+def test_every_packable_scheme_can_be_packed_and_its_file_becomes_a_network_again(files, name):
+    classifier, packed, path = files[name]
+    found = load_classifier(path)
+    again = pack(found, ROWS, max_length=32)  # which compares the tokens of ROWS too
     assert packed.about["scheme"] == name
+    assert (again.config, again.labels, again.about) == (packed.config, packed.labels, packed.about)
+    for tensor, *_ in tensor_specs(packed.config, 1)[:-1]:
+        before, after = packed.tensor(tensor), again.tensor(tensor)
+        if before.dtype == np.float32:
+            np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6, err_msg=tensor)
+        else:
+            np.testing.assert_array_equal(after, before, err_msg=tensor)
+    batch = classifier.tokenizer(list(TEXTS), padding=True, truncation=True, max_length=32, return_tensors="pt")
+    with torch.no_grad():
+        mine, theirs = (one.model.eval()(**batch).logits for one in (found, classifier))
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_as_a_start_gets_a_new_classifier_for_another_number_of_labels(files):
+    classifier, packed, path = files["bibert_4"]
+    weight = classifier.model.classifier.weight
+    assert torch.equal(load_classifier(path, ("bad", "good")).model.classifier.weight, weight)
+    torch.manual_seed(1)
+    for labels in (("a", "b", "c"), ()):
+        model = load_classifier(path, labels, {"hidden_dropout_prob": 0.3}).model
+        assert model.classifier.weight.shape == (max(len(labels), 1), weight.shape[1])
+        assert model.classifier.weight.std() > 0
+        assert model.config.hidden_dropout_prob == 0.3
+        again = export.tensors_of(model)["layers.1.output.bits"]
+        np.testing.assert_array_equal(again, packed.tensor("layers.1.output.bits"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "named"), [("nobody", "'nobody'"), (None, "None"), ("bibert_2", "'bibert_2'.*again")]
+)
+def test_a_file_whose_scheme_is_unknown_or_another_is_no_start(files, scheme, named, tmp_path):
+    path = tmp_path / "odd.bibert"
+    save(replace(files["bibert_4"][1], about={} if scheme is None else {"scheme": scheme}), path)
+    with pytest.raises(CheckpointError, match=rf"odd\.bibert: .*{named}"):
+        load_classifier(path)
+
+
+def test_a_shipped_file_is_found_by_its_name_unless_a_folder_has_it(files, student, monkeypatch, tmp_path):
+    path = files["bibert_4"][2]
+    monkeypatch.setattr("bibert.models.FOLDER", path.parent)
+    monkeypatch.chdir(tmp_path)
+    assert model_folder("bibert_4") == model_folder(path) == path
+    student.model.save_pretrained("bibert_4")
+    assert model_folder("bibert_4") == Path("bibert_4")
 
 
 def test_a_scheme_that_the_file_cannot_express_is_refused_by_name_and_with_the_reason(new_classifier):

@@ -39,15 +39,12 @@ def started(*words, **options):
     return subprocess.run([sys.executable, "-m", "bibert", *words], text=True, check=False, timeout=60, **pipes)
 
 
-def test_help_lists_every_command_with_its_line(capsys):
+def test_help_lists_every_command_with_its_line_and_imports_none(capsys):
     assert program.run(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for name, row in program.COMMANDS.items():
         assert name in shown
         assert row.help.split()[0] in shown
-
-
-def test_help_imports_no_command():
     code = "import sys; from bibert.cli.app import COMMANDS, run; run(['--help']); "
     check = "assert not {command.module for command in COMMANDS.values()} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code + check], check=True, capture_output=True, timeout=60)
@@ -82,13 +79,10 @@ def test_version_is_one_line(capsys):
     assert version[0].isdigit()
 
 
-def test_no_command_shows_the_help():
+def test_no_command_shows_the_help_and_an_unknown_one_the_closest(capsys):
     done = started()
     assert done.returncode == 2
     assert "quickstart" in done.stdout + done.stderr
-
-
-def test_an_unknown_command_is_refused_with_the_closest_one(capsys):
     assert program.run(["destill"]) == 2
     assert "'distill'" in capsys.readouterr().err
 
@@ -108,11 +102,14 @@ def test_an_error_the_user_can_fix_is_one_line_with_its_exit_code(command, capsy
     assert capsys.readouterr() == ("", f"bibert: error: {line}\n")
 
 
-def test_the_traceback_is_shown_on_request(command, capsys, monkeypatch):
+def test_the_traceback_is_shown_on_request_but_ctrl_c_is_quiet(command, capsys, monkeypatch):
     monkeypatch.setenv("BIBERT_TRACEBACK", "1")
     command(raising(DataError("a.csv:3: no label")))
     assert program.run(["probe"]) == 2
     assert capsys.readouterr().err.startswith("Traceback")
+    command(raising(KeyboardInterrupt()))
+    assert program.run(["probe"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkeypatch):
@@ -130,12 +127,6 @@ def test_a_missing_module_of_no_extra_or_of_an_installed_one_is_a_bug(command, m
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     with pytest.raises(ModuleNotFoundError):
         program.run(["probe"])
-
-
-def test_ctrl_c_is_quiet(command, capsys):
-    command(raising(KeyboardInterrupt()))
-    assert program.run(["probe"]) == 130
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")

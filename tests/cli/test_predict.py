@@ -206,6 +206,7 @@ REFUSED = {
         ["text", "--format", "csv", "--text-column", "a", "--encoding", "latin-1", "--line-buffered"],
         "--format, --text-column, --encoding, --line-buffered: for files",
     ),
+    "no model": (["-m", "no.bibert", "text"], "no.bibert: no such file"),
     "no format": (["--input", "in.xyz"], "in.xyz: the suffix shows no known format"),
     "a pair too many": (["text", "--pair", "a", "--pair", "b"], "1 text and 2 times --pair"),
     "a pair without a text": (["--pair", "a"], "0 texts and 1 times --pair"),
@@ -242,11 +243,6 @@ def test_what_cannot_be_done_is_one_line_and_leaves_the_files_alone(predict, tmp
     assert error.count("\n") == 1
     assert says in error
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-
-
-def test_a_model_that_is_not_there_is_one_line(bibert, capsys):
-    assert bibert("predict", "-m", "no.bibert", "text") == 2
-    assert "no.bibert: no such file" in capsys.readouterr().err
 
 
 def test_a_regression_has_one_score_and_no_label(packed_file, bibert, tmp_path, capsys):

@@ -16,6 +16,7 @@ from bibert.data.encoding import train_tokenizer
 from bibert.data.synthetic import synthetic_reviews
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
+from bibert.training.recipe import load_recipe
 
 SHORT = "--epochs 1 --max-length 32 --set eval_every=10 --set log_every=5"
 TRAIN = f"train train.csv --dev dev.csv -c start -o run {SHORT} --teacher-recipe teacher.toml"
@@ -28,6 +29,7 @@ FILES = {
     "letters.csv": "text,label\n" + "a,x\nb,y\n" * 10,
     "scores.csv": "text,score\n" + "".join(f"{'good' if row % 2 else 'bad'} film,{row / 20}\n" for row in range(40)),
     "unknown.csv": "text,label\ngood,positive\nbad,meh\n",
+    "test.csv": "text,label\nA tested film!,positive\nanother one,negative\n",
     "class.csv": "text,label\na,x\nb,x\n",
     "empty.csv": "text,label\na,x\n,y\nb,y\n",
     "broken.jsonl": '{"text": "a", "label": 1}\n{"text": \n',
@@ -42,7 +44,8 @@ def folder(tmp_path_factory, save_untrained):
         data = synthetic_reviews(200, 60, seed=0)
         write_csv("train.csv", data.train, data.label_names)
         write_csv("dev.csv", data.dev["dev"], data.label_names)
-        for name, text in FILES.items():
+        known = [*map(str.upper, data.dev["dev"].texts[:5]), *data.train.texts[:3], "a tested film"]
+        for name, text in (FILES | {"lines.txt": "\n".join(known)}).items():
             Path(name).write_text(text, encoding="utf-8")
         save_untrained(Path("start"), data.train.texts, max_position_embeddings=POSITIONS)
         train_tokenizer([f"word{i}" for i in range(2000)]).save_pretrained(shutil.copytree("start", "many-words"))
@@ -101,13 +104,13 @@ def test_a_finished_run_answers_at_once_and_shows_its_models_beside_baselines(ca
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert "steps in" not in captured.err
-    assert found["bibert"] == {"metrics": notes_of("run/student")["metrics"], "model": "run/student/model"}
-    assert list(found) == ["majority class", "bag of words", "teacher", "bibert"]
+    assert found["bibert_4"] == {"metrics": notes_of("run/student")["metrics"], "model": "run/student/model"}
+    assert list(found) == ["majority class", "bag of words", "teacher", "bibert_4"]
     assert all(row["metrics"].keys() == {"dev_accuracy", "dev_macro_f1"} for row in found.values())
     accuracy = {name: row["metrics"]["dev_accuracy"] for name, row in found.items()}
     for name in ("majority class", "bag of words"):
         assert found[name]["model"] is None
-        for who, row in (("the teacher", "teacher"), ("bibert", "bibert")):
+        for who, row in (("the teacher", "teacher"), ("bibert_4", "bibert_4")):
             assert (f"{who} is no better than the {name}" in captured.err) == (accuracy[row] <= accuracy[name])
     assert "the teacher is no better than the bag of words" in captured.err  # it was trained for one short epoch
     with Path("dev.csv").open(encoding="utf-8") as file:
@@ -120,10 +123,10 @@ def test_texts_without_words_leave_the_bag_of_words_out_and_scores_have_no_basel
     one_step = f"-c start {SHORT} --set max_steps=1 --teacher-recipe one.toml --json"
     assert called(f"train letters.csv -o letters {one_step}") == 0
     captured = capsys.readouterr()
-    assert list(json.loads(captured.out)) == ["majority class", "teacher", "bibert"]
+    assert list(json.loads(captured.out)) == ["majority class", "teacher", "bibert_4"]
     assert "no bag of words in the table: " in captured.err
     assert called(f"train scores.csv -o scores {one_step} --regression") == 0
-    assert list(json.loads(capsys.readouterr().out)) == ["teacher", "bibert"]
+    assert list(json.loads(capsys.readouterr().out)) == ["teacher", "bibert_4"]
 
 
 @pytest.mark.usefixtures("trained")
@@ -132,7 +135,7 @@ def test_evaluate_gives_the_score_that_training_noted(capsys):
     assert called(evaluate) == 0
     captured = capsys.readouterr()
     noted = notes_of("run/student")["metrics"]["dev_accuracy"]
-    assert json.loads(captured.out)["bibert"]["metrics"]["accuracy"] == noted
+    assert json.loads(captured.out)["bibert_4"]["metrics"]["accuracy"] == noted
     assert "texts cut after 32 tokens" in captured.err
     for asked, cut in ((8, 8), (100, POSITIONS)):
         assert called(f"{evaluate} --max-length {asked}") == 0
@@ -142,7 +145,7 @@ def test_evaluate_gives_the_score_that_training_noted(capsys):
 @pytest.mark.usefixtures("trained")
 def test_progress_goes_to_stderr_and_the_table_to_stdout(capsys):
     early = "--set eval_every=1 --set patience=1 --set learning_rate=1e-9"
-    assert called(f"{DISTILL} -o early {SHORT} {early}") == 0
+    assert called(f"{DISTILL} -s bibert -o early {SHORT} {early}") == 0
     captured = capsys.readouterr()
     assert "dev accuracy" in captured.out
     assert "train: 180 rows" in captured.err
@@ -163,7 +166,7 @@ MISTAKES = {  # a command, and what its one line of error must name
     "finetune train.csv -c ./nowhere": "nowhere",
     "finetune train.csv -c roberta": "'roberta'",
     "finetune train.csv -c many-words": "token ids",
-    "finetune train.csv -c run/student/model": "'bibert'",
+    "finetune train.csv -c run/student/model": "'bibert_4'",
     f"{FINETUNE} --text-column txt": "txt",
     f"{FINETUNE} --dev unknown.csv": "unknown.csv:3",
     f"{FINETUNE} --max-length {POSITIONS + 1}": f"{POSITIONS}",
@@ -175,10 +178,15 @@ MISTAKES = {  # a command, and what its one line of error must name
     f"{DISTILL} --bits 3": "--bits is 3, must be one of 1, 2, 4",
     f"{DISTILL} -s bibret": "did you mean 'bibert'",
     f"{DISTILL} --set weights.hiden=1": "'hidden'",
-    f"{DISTILL} --start other-words": "the teacher's vocabulary",
+    f"{DISTILL} --start other-words {SHORT}": "the teacher's vocabulary",
     f"{DISTILL} --start layers-3 {SHORT}": "2 layers, the student 3",
     "distill train.csv -t start": "LABEL_0",
     "train train.csv -c start --set weights.atention=1": "'attention'",  # before the teacher is trained
+    f"train train.csv --start start {SHORT} --set weights.hidden=1": "weights.hidden",
+    f"train train.csv --start start {SHORT} --texts lines.txt": "lines.txt",
+    f"train train.csv --start start {SHORT} --test unknown.csv": "unknown.csv:3",
+    f"{FINETUNE} --texts lines.txt": "lines.txt",
+    "generalize lines.txt -c start": "lines.txt",
 }
 
 
@@ -200,7 +208,44 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(line, named, capsys):
 def test_a_shallower_student_is_made_from_its_own_start():
     assert called(f"{DISTILL} --start layers-1 -o one-layer {SHORT}") == 0
     student = BiBertConfig.from_pretrained("one-layer/model")
-    assert (student.num_hidden_layers, student.quantization.name) == (1, "bibert")
+    assert (student.num_hidden_layers, student.quantization.name) == (1, "bibert_4")
+
+
+def test_plain_text_gives_a_start_in_the_package_and_labels_alone_a_student_with_test_rows(capsys, monkeypatch):
+    def answer(line):
+        assert called(f"{line} --json") == 0
+        return {name: row["metrics"] for name, row in json.loads(capsys.readouterr().out).items()}
+
+    monkeypatch.setattr("bibert.models.FOLDER", Path("shipped"))
+    monkeypatch.setattr("bibert.training.general.DEV_ROWS", 20)
+    steps = "--max-length 32 --set max_steps=4 --set min_steps=0 --set eval_every=2"
+    assert answer(f"generalize train.csv lines.txt -c start -o general {steps}")["bibert_4"].keys() == {"dev_cosine"}
+    Path("shipped").mkdir()
+    assert called("pack general/model -o shipped/general_4.bibert --max-length 32") == 0
+    shutil.copy("shipped/general_4.bibert", "shipped/general_1.bibert")
+    capsys.readouterr()
+    for words, start, scheme in (("", 4, "bibert_4"), ("--bits 1", 1, "bibert_plus"), ("--bits 2", 4, "bibert_2")):
+        folder = f"labels-{scheme}" if words else "runs/train"
+        found = answer(f"train train.csv --test dev.csv {words} {f'-o {folder}' if words else ''} {steps}")
+        notes = notes_of(f"{folder}/student")
+        assert list(found) == ["majority class", "bag of words", scheme]
+        assert Path(notes["request"]["start"]["name"]).stem == f"general_{start}"
+        assert notes["request"]["recipe"]["evaluations"] == load_recipe("labels").evaluations
+        (tested,) = answer(f"evaluate dev.csv -m {folder}/student/model").values()
+        expected = notes["metrics"] | {f"test_{name}": value for name, value in tested.items()}
+        assert list(found.values())[-1] == expected
+        assert all(row.keys() == expected.keys() for row in found.values())
+
+
+@pytest.mark.usefixtures("trained")
+def test_texts_without_labels_go_to_the_student_alone_and_none_of_the_measured_rows(capsys):
+    texts = "--texts lines.txt --test test.csv --set max_steps=2"
+    assert called(f"{TRAIN.replace('-o run', '-o texts')} {texts}") == 0
+    said = capsys.readouterr().err
+    assert all(fact in said for fact in (": 3 rows", "6 texts"))  # five are dev rows, one is a test row
+    teacher, student = (notes_of(f"texts/{part}")["request"]["data"] for part in ("teacher", "student"))
+    assert student.pop("texts") == "lines.txt"
+    assert teacher["sha256"] == notes_of("run/teacher")["request"]["data"]["sha256"] != student["sha256"]
 
 
 @pytest.mark.usefixtures("trained")

@@ -14,6 +14,7 @@ from bibert.data import encoding
 from bibert.data.encoding import (
     SPECIAL_TOKENS,
     Collator,
+    EncodedSplit,
     LengthGroupedSampler,
     batches_by_length,
     encode,
@@ -132,8 +133,11 @@ def test_batches_by_length_hold_every_row_once(tokenizer, size):
     assert labels.tolist() == encoded.labels[rows].tolist()
 
 
-def test_rows_are_counted_from_both_ends(tokenizer):
-    encoded = encode(SINGLE, tokenizer, 64)
+def test_rows_are_counted_from_both_ends_and_splits_can_be_joined(tokenizer):
+    encoded, paired = encode(SINGLE, tokenizer, 64), encode(PAIRED, tokenizer, 64)
+    joined = EncodedSplit.joined([paired, encoded])
+    for found, expected in zip(joined, [*paired, *encoded], strict=True):
+        assert all(np.array_equal(found[name], value) for name, value in expected.items())
     assert encoded[-1]["labels"] == 2
     with pytest.raises(IndexError, match="row 3 of 3"):
         encoded[3]
@@ -162,30 +166,50 @@ def test_a_batch_is_padded_to_its_longest_row(tokenizer):
     assert batch["input_ids"][1][~padding[1]].tolist() == encoded[1]["input_ids"].tolist()
 
 
-@given(lengths=st.lists(st.integers(2, 50), min_size=1, max_size=300), batch_size=st.integers(1, 40))
+@given(
+    lengths=st.lists(st.integers(2, 50), min_size=1, max_size=300),
+    batch_size=st.integers(2, 40),
+    extra=st.lists(st.integers(2, 50), max_size=60),
+    share=st.floats(0.1, 0.9),
+)
 @settings(max_examples=50)
-def test_every_row_comes_once_an_epoch(lengths, batch_size):
-    sampler = LengthGroupedSampler(lengths, batch_size, seed=1)
-    assert sorted(sampler) == list(range(len(lengths))) == list(range(len(sampler)))
+def test_every_row_comes_once_an_epoch_and_every_batch_has_its_share_of_extra_rows(lengths, batch_size, extra, share):
+    rows, per_batch, seen = len(lengths), max(1, int(share * batch_size)) if extra else 0, []
+    sampler = LengthGroupedSampler(lengths, batch_size, 1, extra, per_batch)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        order = list(sampler)
+        assert len(order) == len(sampler)
+        assert sorted(row for row in order if row < rows) == list(range(rows))
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        found = [[row - rows for row in batch if row >= rows] for batch in batches]
+        assert [len(batch) for batch in found] == [per_batch] * -(-rows // (batch_size - per_batch))
+        seen += [row for batch in found for row in batch]
+    times = np.bincount(seen, minlength=len(extra)) if extra else np.zeros(1)
+    assert times.max() - times.min() <= 1  # none comes again before all were seen
 
 
-def test_the_order_is_a_function_of_seed_and_epoch():
+@pytest.mark.parametrize("extra", [{}, {"extra": range(2, 90), "extra_per_batch": 3}], ids=["alone", "with extra"])
+def test_the_order_is_a_function_of_seed_and_epoch(extra):
     lengths = np.random.default_rng(0).integers(2, 60, 500)
 
     def order(seed, epoch):
-        sampler = LengthGroupedSampler(lengths, 8, seed)
+        sampler = LengthGroupedSampler(lengths, 8, seed, **extra)
         sampler.set_epoch(epoch)
         return tuple(sampler)
 
-    sampler = LengthGroupedSampler(lengths, 8, seed=1)
+    sampler = LengthGroupedSampler(lengths, 8, seed=1, **extra)
     assert list(sampler) == list(sampler)
     assert order(1, 3) == order(1, 3)
     assert len({order(1, 3), order(1, 4), order(2, 3), order(3, 1)}) == 4
 
 
-def test_rows_of_a_batch_have_similar_lengths():
-    lengths = np.random.default_rng(0).integers(2, 66, 8000)
-    batches = np.array(list(LengthGroupedSampler(lengths, 16, seed=0))).reshape(-1, 16)
+@pytest.mark.parametrize("extra", [0, 6])
+def test_rows_of_a_batch_have_similar_lengths(extra):
+    lengths = np.random.default_rng(0).integers(2, 66, 8000 + 800 * extra)
+    sampler = LengthGroupedSampler(lengths[:8000], 16, 0, lengths[8000:], extra)
+    batches = np.array(list(sampler))
+    batches = batches[: len(batches) // 16 * 16].reshape(-1, 16)
     spread = lengths[batches].max(1) - lengths[batches].min(1)
     assert np.mean(spread) < 3  # about 57 for a random order
     assert np.corrcoef(np.arange(len(batches)), lengths[batches].mean(1))[0, 1] < 0.2  # yet batches come in any order

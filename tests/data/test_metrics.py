@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial import distance
 from sklearn import metrics as scikit
 
 from bibert.data.metrics import METRICS, Bin, by_class, calibration_error, confusion, reliability, score, score_answers
@@ -53,6 +54,13 @@ def test_correlations_are_those_of_scipy_also_with_equal_scores():
     found = score(answers[:, None], gold, ["pearson", "spearman"])
     assert found["pearson"] == pytest.approx(stats.pearsonr(answers, gold)[0], abs=1e-6)  # scipy may count in float32
     assert found["spearman"] == pytest.approx(stats.spearmanr(answers, gold)[0], abs=1e-12)
+
+
+def test_the_cosine_of_vectors_is_that_of_scipy_and_0_for_none():
+    mine, gold = np.random.default_rng(0).normal(size=(2, 50, 8)).astype(np.float32)
+    expected = np.mean([1 - distance.cosine(a, b) for a, b in zip(mine, gold, strict=True)])
+    assert score_answers(3 * mine, gold, ["cosine"])["cosine"] == pytest.approx(expected, abs=1e-6)
+    assert score_answers(0 * mine, gold, ["cosine"]) == {"cosine": 0.0}
 
 
 def test_confusion_has_gold_rows_and_answer_columns():

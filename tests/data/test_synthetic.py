@@ -37,9 +37,11 @@ def test_the_label_follows_from_the_text_alone():
     assert [read_label(text) for text in reviews.texts] == list(reviews.labels)
 
 
-def test_the_same_seed_gives_the_same_reviews_and_another_seed_others():
+def test_the_same_seed_gives_the_same_reviews_another_seed_others_and_fewer_rows_the_first():
     assert make_reviews(300, seed=5) == make_reviews(300, seed=5)
     assert not set(make_reviews(300, seed=5).texts) & set(make_reviews(300, seed=6).texts)
+    assert make_reviews(50, seed=3).texts == make_reviews(200, seed=3).texts[:50]
+    assert synthetic_reviews(50, 20, seed=3).train == make_reviews(50, seed=3)
 
 
 def test_these_are_the_reviews_of_seed_zero():
@@ -52,20 +54,11 @@ def test_these_are_the_reviews_of_seed_zero():
     )
 
 
-def test_fewer_rows_are_the_first_rows():
-    assert make_reviews(50, seed=3).texts == make_reviews(200, seed=3).texts[:50]
-    assert synthetic_reviews(50, 20, seed=3).train == make_reviews(50, seed=3)
-
-
 def test_no_dev_text_occurs_in_train_and_none_occurs_twice():
     data = synthetic_reviews(4000, 1000, seed=0)
     texts = data.train.texts + data.dev["dev"].texts
     assert (len(data.train), len(data.dev["dev"])) == (4000, 1000)
     assert len(set(texts)) == len(texts) == 5000
-
-
-def test_the_data_describe_themselves():
-    data = synthetic_reviews(10, 5, seed=0)
     assert data.label_names == LABEL_NAMES == ("negative", "positive")
     assert data.metrics == ("accuracy",)
     assert data.train.pairs is None

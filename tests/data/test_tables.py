@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bibert.data.examples import Split
+from bibert.data.examples import Split, describe
 from bibert.data.readers import Columns
-from bibert.data.tables import load_table, split_off_dev
+from bibert.data.tables import load_table, split_off_dev, with_unlabelled
 from bibert.errors import DataError
 
 TEXTS = tuple(f"film number {n}" for n in range(40))
@@ -206,6 +206,24 @@ def test_a_dev_file_beside_a_dataset_dict_wins(write):
     dev = write("dev.csv", "sentence,label\nz,nice\n")
     data = load_table(datasets.DatasetDict(train=dataset(), validation=dataset()), dev)
     assert data.dev["dev"].texts == ("z",)
+
+
+def test_texts_without_labels_are_kept_once_and_none_that_is_measured(write):
+    dev = write("dev.csv", "text,label\nSo Bad!,1\n")
+    data = load_table(write("a.csv", "text,label\n" + "a film,0\nno,1\n" * 4), dev)
+    lines = write("more.txt.gz", gzip.compress(b"so   bad\nnew\n \n\nA film?\nnew\nIt's  GOOD\n"))
+    table = write("more.csv", 'sentence,label\nnew,1\n"so, bad...",\nnewer,x\n')
+    found, left_out = with_unlabelled(data, [lines, table], tested=[Split(("it s good",), None, (0,), "test.csv")])
+    assert (found.unlabelled.texts, left_out) == (("new", "A film?", "newer"), 3)  # a training row may come again
+    assert (found.unlabelled.origin, found.train, found.dev) == ("more.txt.gz, more.csv", data.train, data.dev)
+    assert "3 rows" in describe(found)[-1]
+    rows = "sentence1,sentence2,label\na,b,0\nc,d,1\n"
+    pairs = load_table(write("pairs.csv", rows), write("dev.csv", rows))
+    found, left_out = with_unlabelled(pairs, [write("b.csv", "sentence1,sentence2\nA,b.\nb,a\nc,\n")])
+    assert (found.unlabelled.texts_or_pairs, left_out) == ([("b", "a")], 1)
+    for of, remedy in ((data, "add texts"), (pairs, "two columns")):
+        with pytest.raises(DataError, match=rf"more\.txt.*{remedy}"):
+            with_unlabelled(of, [write("more.txt", "so bad\n\n")])
 
 
 OBJECTS = {

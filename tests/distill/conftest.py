@@ -39,6 +39,7 @@ def make_output(mask: Tensor) -> Callable[..., BiBertOutput]:
             trace.layers.append(LayerTrace(*per_token, *per_pair, draw(BATCH, TOKENS, HEADS * SIZE), levels))
             trace.layers[-1].mha = draw(BATCH, TOKENS, HEADS * SIZE)
             trace.layers[-1].ffn_hidden = draw(BATCH, TOKENS, 2 * HEADS * SIZE)
+        trace.pooled = draw(BATCH, HEADS * SIZE)
         return BiBertOutput(logits=draw(BATCH, LABELS), trace=trace)
 
     return make
@@ -75,7 +76,8 @@ def _map(output: BiBertOutput, change: Callable[[Tensor], Tensor]) -> BiBertOutp
         for name in (field.name for field in fields(layer)):
             old = getattr(layer, name)
             setattr(layers[-1], name, HeadLevels(*map(change, old)) if name == "levels" else change(old))
-    trace = Trace(change(output.trace.mask), [change(x) for x in output.trace.hidden_states], layers)
+    mask, pooled = change(output.trace.mask), change(output.trace.pooled)
+    trace = Trace(mask, [change(x) for x in output.trace.hidden_states], layers, pooled)
     return BiBertOutput(logits=change(output.logits), trace=trace)
 
 

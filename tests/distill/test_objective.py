@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
+from bibert.distill.losses import sentence
 from bibert.distill.objective import TERMS, LayerMatch, LossTerms, Objective, match_layers
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.nn.layers import PER_HEAD
-from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
+from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput, label_loss
 from bibert.nn.schemes import SCHEMES
 from bibert.nn.students import first_student, with_scheme
 
 SAME_DEPTH = LayerMatch(1, None)
 LABELS = torch.tensor([0, 2, 1])
+GOLD = partial(label_loss, labels=LABELS)
 INSIDE = [name for name, term in TERMS.items() if term.trace]
 
 Make = Callable[..., BiBertOutput]
@@ -22,8 +25,7 @@ Model = Callable[..., BiBertForSequenceClassification]
 
 
 def terms(student: BiBertOutput, teacher: BiBertOutput, match: LayerMatch = SAME_DEPTH, **settings) -> LossTerms:
-    labels = LABELS[: len(student.logits)]
-    return Objective(dict.fromkeys(TERMS, 1.0), **settings)(student, teacher, labels, match)
+    return Objective(dict.fromkeys(TERMS, 1.0), **settings)(student, teacher, GOLD, match)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -43,7 +45,8 @@ def test_loss_of_a_batch_is_the_mean_over_its_texts(make_output: Make, rows_of):
     alone = []
     for row in range(3):
         one = [rows_of(output, slice(row, row + 1)) for output in (student, teacher)]
-        alone.append(Objective(dict.fromkeys(TERMS, 1.0))(*one, LABELS[row : row + 1], SAME_DEPTH))
+        gold = partial(label_loss, labels=LABELS[row : row + 1])
+        alone.append(Objective(dict.fromkeys(TERMS, 1.0))(*one, gold, SAME_DEPTH))
     for name in TERMS:
         mean = torch.stack([loss.values[name] for loss in alone]).mean()
         torch.testing.assert_close(together.values[name], mean, msg=name)
@@ -61,7 +64,7 @@ def test_without_masking_padding_counts(make_output: Make, padded):
 
 def test_total_is_the_weighted_sum_of_the_terms(make_output: Make):
     weights = {"hidden": 2.0, "dmd_value": 0.5, "gold": 3.0}
-    loss = Objective(weights)(make_output(0), make_output(1), LABELS, SAME_DEPTH)
+    loss = Objective(weights)(make_output(0), make_output(1), GOLD, SAME_DEPTH)
     assert set(loss.values) == set(weights)
     torch.testing.assert_close(loss.total, sum(weight * loss.values[name] for name, weight in weights.items()))
 
@@ -77,7 +80,8 @@ def test_every_term_of_the_trace_is_a_sum_over_layers_or_hidden_states(make_outp
     whole, first, rest = (
         terms(part(student, some), part(teacher, some)).values for some in (slice(None), slice(1), slice(1, None))
     )
-    for name in INSIDE:
+    torch.testing.assert_close(whole.pop("sentence_direction"), rest["sentence_direction"])  # the last state alone
+    for name in whole.keys() & INSIDE:
         torch.testing.assert_close(whole[name], first[name] + rest[name], msg=name)
 
 
@@ -86,12 +90,12 @@ def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model,
     match = match_layers(make_model(layers=2), make_model(layers=2 * ratio))
     student, teacher = make_output(0, layers=2), make_output(1, layers=2 * ratio)
     assert match.taught(teacher.trace.layers) == [teacher.trace.layers[ratio - 1], teacher.trace.layers[2 * ratio - 1]]
-    loss = Objective({"hidden": 1.0})(student, teacher, LABELS, match)
+    loss = Objective({"hidden": 1.0})(student, teacher, GOLD, match)
     ends = [teacher.trace.hidden_states[i * ratio] for i in range(3)]
     chosen = BiBertOutput(
         logits=teacher.logits, trace=replace(teacher.trace, hidden_states=ends, layers=student.trace.layers)
     )
-    assert loss.total == Objective({"hidden": 1.0})(student, chosen, LABELS, SAME_DEPTH).total
+    assert loss.total == Objective({"hidden": 1.0})(student, chosen, GOLD, SAME_DEPTH).total
 
 
 def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
@@ -116,7 +120,7 @@ def test_half_width_copy_of_the_teacher_has_the_queries_of_the_kept_heads(make_m
     narrow = with_scheme(student, SCHEMES["full_precision"]).eval()
     match = match_layers(narrow, teacher)
     outputs = [model(torch.arange(5, 11)[None], trace=True) for model in (narrow, teacher)]
-    loss = Objective({"dmd_query": 1.0, "attention": 1.0})(*outputs, LABELS[:1], match)
+    loss = Objective({"dmd_query": 1.0, "attention": 1.0})(*outputs, GOLD, match)
     torch.testing.assert_close(loss.total, torch.tensor(0.0), atol=1e-5, rtol=0)
 
 
@@ -164,10 +168,10 @@ def test_a_loss_that_is_not_finite_is_an_error_that_names_the_term(make_output: 
 def test_a_term_teaches_the_student_by_the_parts_that_its_entry_names(make_output: Make, name: str):
     student, teachers, term = make_output(0), (make_output(1), make_output(2)), TERMS[name]
     tensors = [getattr(layer, key) for layer in student.trace.layers for key in vars(layer) if key != "levels"]
-    inside = [*student.trace.hidden_states, *tensors]
+    inside = [*student.trace.hidden_states, *tensors, student.trace.pooled]
     for x in (*inside, student.logits):
         x.requires_grad_()
-    losses = [Objective({name: 1.0})(student, teacher, LABELS, SAME_DEPTH).total for teacher in teachers]
+    losses = [Objective({name: 1.0})(student, teacher, GOLD, SAME_DEPTH).total for teacher in teachers]
     losses[0].backward()
     for parts, is_read in ((inside, term.trace), ([student.logits], term.logits)):
         assert any(x.grad is not None and x.grad.any() for x in parts) == is_read
@@ -185,12 +189,24 @@ def test_terms_that_are_logged_carry_no_graph(make_output: Make):
 @pytest.mark.parametrize(
     ("weights", "needs"),
     [
-        ({"prediction": 1.0}, (False, True, True)),
-        ({"gold": 1.0}, (False, True, False)),
-        ({"hidden": 1.0}, (True, False, True)),
-        ({"dmd_key": 1.0, "gold": 1.0}, (True, True, True)),
+        ({"prediction": 1.0}, (False, True, True, True)),
+        ({"gold": 1.0}, (False, True, True, False)),
+        ({"hidden": 1.0}, (True, False, False, True)),
+        ({"sentence_direction": 1.0}, (True, True, False, True)),
+        ({"dmd_key": 1.0, "gold": 1.0}, (True, True, True, True)),
     ],
 )
 def test_an_objective_knows_what_it_needs(weights: dict, needs: tuple):
     objective = Objective(weights)
-    assert tuple(map(objective.reads, ("trace", "logits", "teacher"))) == needs
+    assert tuple(map(objective.reads, ("trace", "pooled", "logits", "teacher"))) == needs
+
+
+def test_the_sentence_of_the_teacher_is_the_mean_of_its_real_tokens(make_output: Make, padded):
+    student, teacher = make_output(0), make_output(1)
+    states, lengths = teacher.trace.hidden_states[-1], (5, 3, 1)
+    expected = torch.stack([states[row, :length].mean(0) for row, length in enumerate(lengths)])
+    longer = padded(teacher, 4).trace
+    torch.testing.assert_close(sentence(longer.hidden_states[-1], longer.mask), expected)
+    student.trace.pooled = 7 * expected  # the size does not count
+    loss = Objective({"sentence_direction": 1.0})(student, teacher, GOLD, SAME_DEPTH)
+    torch.testing.assert_close(loss.total, torch.zeros_like(loss.total))

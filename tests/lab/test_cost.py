@@ -62,11 +62,6 @@ def test_every_scheme_has_a_size_and_flops_on_every_architecture(scheme, archite
     assert flops(shape, row).total <= gflops("full_precision", architecture).total
 
 
-def test_a_quantile_that_has_no_row_of_its_own_costs_like_the_median():
-    assert size(BASE, baseline_quantile(30)).mib == mib("baseline_50")
-    assert flops(BASE, baseline_quantile(30)) == gflops("baseline_50")
-
-
 @pytest.mark.parametrize(
     ("scheme", "architecture", "mebibytes", "products"),
     [
@@ -121,6 +116,8 @@ def test_every_scheme_has_a_rule_and_every_rule_is_described():
     assert (names["bibert"], names["q2bert"]) == ("bits_plus_float", "q_bert_tables")
     assert names["binarybert_50"] == "split_twice"
     assert set(RULES) == {*names.values(), "flops", "threshold_flops"}
+    assert size(BASE, baseline_quantile(30)).mib == mib("baseline_50")  # a quantile without a row costs like the median
+    assert flops(BASE, baseline_quantile(30)) == gflops("baseline_50")
 
 
 @pytest.mark.parametrize(("architecture", "width", "printed"), [("6L", 768, 257), ("4L", 312, 55.6)])
@@ -136,6 +133,7 @@ def test_the_float_part_of_one_bit_bert_base_is_what_its_formula_says():
     blocks = layers * tokens * (2 * (5 * hidden + intermediate) + 2 * hidden + 10 * hidden + 8 * intermediate)
     embedding = tokens * hidden * (2 + 1 + 5)
     assert elementwise_flops(BASE, SCHEMES["bibert"]) == blocks + embedding
+    assert [product_flops(*one) for one in ((100, 32, 32), (64, 1, 1), (64, 2, 8))] == [200, 2, 32]
     softmax = layers * 12 * tokens**2 * 6
     assert elementwise_flops(BASE, SCHEMES["baseline"]) == blocks + embedding + softmax
 
@@ -146,12 +144,6 @@ def test_a_threshold_at_run_time_is_charged_as_the_appendix_charges_it(scheme):
     assert extra == pytest.approx(0.0755, abs=0.00005)
     assert 0.15 < extra / (0.4 + extra) < 0.165  # the appendix's 15 and 16 %
     assert threshold_flops(BASE, SCHEMES["bibert"]) == threshold_flops(BASE, SCHEMES["baseline"]) == 0
-
-
-def test_a_product_of_floats_costs_two_flops_and_one_of_bits_a_sixty_fourth_of_that():
-    assert product_flops(100, 32, 32) == 200
-    assert product_flops(64, 1, 1) == 2
-    assert product_flops(64, 2, 8) == 32
 
 
 @given(
@@ -228,7 +220,7 @@ def test_every_figure_that_is_not_reproduced_has_a_reason_and_no_other():
     assert not any(one.reason for one in EVERY_PRINTED_FIGURE.values() if one.verdict is Verdict.EQUAL)
 
 
-def test_the_numbers_in_the_reasons_are_ours():
+def test_the_numbers_in_the_reasons_are_ours_and_three_readings_arrive_at_13_4():
     def products(scheme, architecture):
         return flops(ARCHITECTURES[architecture], SCHEMES[scheme]).products / GIGA
 
@@ -258,9 +250,6 @@ def test_the_numbers_in_the_reasons_are_ours():
         numbers["flops", architecture, "full_precision"] = [f"{products('full_precision', architecture):.2f}"]
     missing = [(key, number) for key, quoted in numbers.items() for number in quoted if number not in REASONS[key]]
     assert missing == []
-
-
-def test_the_readings_of_13_4_start_at_12_99_and_three_arrive():
     alone, *others = readings_of_13_4().values()
     assert alone == pytest.approx(12.99, abs=0.005)
     assert [round(value, 1) for value in others] == [13.4, 13.4, 13.4]

@@ -7,6 +7,7 @@ precision are not quantized, and a student that keeps all of them answers like i
 import math
 import re
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bibert.distill.objective import Objective, match_layers
 from bibert.nn.layers import BiAttention, QuantEmbedding, QuantLinear, SoftmaxAttention
+from bibert.nn.model import label_loss
 from bibert.nn.schemes import SCHEMES, STRUCTURES, Stage, baseline_quantile, get_scheme
 from bibert.nn.students import binarize, calibrate, first_student, split_student
 
@@ -38,11 +40,12 @@ def train(student, teacher, stage: Stage, batch):
     """Train on one batch by the objective of a stage: the losses, and the largest gradient of each parameter."""
     objective, match, losses, largest = Objective(stage.weights), match_layers(student, teacher), [], Counter()
     texts = {name: value for name, value in batch.items() if name != "labels"}
+    gold = partial(label_loss, labels=batch["labels"])
     with torch.no_grad():
         taught = teacher(**texts, trace=True)
     optimizer = torch.optim.Adam(student.train().parameters(), lr=1e-3)
     for _ in range(STEPS):
-        loss = objective(student(**texts, trace=objective.reads("trace")), taught, batch["labels"], match).total
+        loss = objective(student(**texts, trace=objective.reads("trace")), taught, gold, match).total
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())

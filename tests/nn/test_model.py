@@ -1,6 +1,7 @@
 """One BERT for teacher and students: equal to the library's own in full precision, at home in its Auto classes."""
 
 import json
+import math
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from transformers import (
 from bibert.errors import SchemeError
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.layers import BiBertConfig
-from bibert.nn.model import BiBertForSequenceClassification, BiBertModel, label_loss
+from bibert.nn.model import NO_CLASS, BiBertForSequenceClassification, BiBertModel, label_loss
 from bibert.nn.schemes import SCHEMES, as_scheme
 from bibert.nn.students import binarize
 
@@ -158,6 +159,31 @@ def test_one_output_is_a_regression_and_several_are_classes():
     assert label_loss(scores, torch.tensor([2, 3])).item() == pytest.approx(0.5)
     expected = torch.nn.functional.cross_entropy(classes, torch.tensor([1, 0]))
     assert label_loss(classes, torch.tensor([1.0, 0.0])).item() == pytest.approx(expected.item())
+
+
+@pytest.mark.parametrize("none", [NO_CLASS, torch.nan])
+def test_rows_without_a_label_do_not_count(none):
+    classes = none == NO_CLASS
+    logits = torch.randn(4, 3 if classes else 1, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    labels = torch.tensor([2, none, 0, none])
+    options = {"class_weights": torch.tensor([1.0, 2.0, 3.0]), "label_smoothing": 0.1} if classes else {}
+    loss = label_loss(logits, labels, **options)
+    assert torch.equal(loss, label_loss(logits[::2], labels[::2], **options))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert gradient[::2].any()
+    assert not gradient[1::2].any()
+    nothing = label_loss(logits, torch.full((4,), none), **options)
+    assert nothing == torch.autograd.grad(nothing, logits)[0].abs().sum() == 0
+
+
+def test_class_weights_and_label_smoothing_by_hand():
+    logits, labels, weights = torch.tensor([[1.0, -1.0], [0.5, 2.0]]), torch.tensor([0, 1]), torch.tensor([0.75, 1.5])
+    of_class = [[-math.log(math.exp(x) / (math.exp(a) + math.exp(b))) for x in (a, b)] for a, b in logits.tolist()]
+    weighted = (0.75 * of_class[0][0] + 1.5 * of_class[1][1]) / (0.75 + 1.5)
+    assert label_loss(logits, labels, weights).item() == pytest.approx(weighted, rel=1e-5)
+    right, wrong = of_class[0][0] + of_class[1][1], of_class[0][1] + of_class[1][0]
+    smoothed = label_loss(logits, labels, label_smoothing=0.2).item()
+    assert smoothed == pytest.approx((0.9 * right + 0.1 * wrong) / 2, rel=1e-5)
 
 
 @torch.no_grad()

@@ -45,14 +45,11 @@ def gradient_of(function, x):
     return x.grad, upstream
 
 
-def test_bwn_is_sign_times_mean_size():
+def test_bwn_is_sign_times_mean_size_and_twn_sets_values_below_seven_tenths_of_it_to_zero():
     x = normal(3, 8)
     quantized = bwn(x, Scope(1))
     assert torch.equal(quantized.levels, sign(x))
     torch.testing.assert_close(quantized.scale, x.abs().mean(1, keepdim=True))
-
-
-def test_twn_sets_values_below_seven_tenths_of_the_mean_size_to_zero():
     x = torch.tensor([[0.1, -0.2, 1.0, -2.0, 0.5]])  # mean size 0.76, threshold 0.532
     quantized = twn(x, Scope(2))
     assert quantized.levels.tolist() == [[0, 0, 1, -1, 0]]

@@ -91,10 +91,7 @@ def test_many_rows_are_encoded_like_single_rows(encoder, tokenizer):
     alone = [encoder.encode([row])[0] for row in rows]
     in_one_thread = TextEncoder(tokenizer, 200, MAX_LENGTH, parallel=False).encode(rows)
     assert as_lists(encoder.encode(rows)) == as_lists(alone) == as_lists(in_one_thread)
-
-
-def test_ids_are_int32_and_no_rows_give_no_ids(encoder):
-    row = encoder.encode(["the film"])[0]
+    row = alone[0]
     assert row.ids.dtype == row.token_types.dtype == np.int32
     assert encoder.encode([]) == []
 
@@ -311,13 +308,7 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("added", UNUSUAL.values(), ids=UNUSUAL.keys())
 def test_with_unusual_tokens_a_text_is_one_piece(new_tokenizer, added):
-    long_text = "covid < e > film " * 1000
+    long_text, tokenizer = "covid < e > film " * 1000, new_tokenizer()
     assert list(Scissors(new_tokenizer(added=(added,)), max_length=8).pieces(long_text)) == [long_text]
-
-
-def test_for_a_tokenizer_of_another_kind_a_text_is_one_piece(new_tokenizer):
-    tokenizer = new_tokenizer()
-    tokenizer.model = BPE({"a": 0, "b": 1}, [])
-    tokenizer.normalizer = None
-    long_text = "a b " * 1000
+    tokenizer.model, tokenizer.normalizer = BPE({"a": 0, "b": 1}, []), None  # a tokenizer of another kind
     assert list(Scissors(tokenizer, max_length=8).pieces(long_text)) == [long_text]

@@ -72,17 +72,18 @@ def test_the_model_is_that_of_one_process(one_process, two_processes, scheme):
         np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-4, err_msg=name)
 
 
+DATA = TrainingData(train=range(10), dev={"dev": range(4)}, metrics=("accuracy",))
+
+
 def test_a_batch_that_cannot_be_shared_is_refused_with_both_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr("transformers.TrainingArguments.world_size", 3)
-    data = TrainingData(train=range(10), dev={"dev": range(4)}, metrics=("accuracy",))
     with pytest.raises(RecipeError, match="batch_size is 16, not a multiple of the 3 processes"):
-        training_arguments(RECIPE, data, tmp_path)
-    assert training_arguments(replace(RECIPE, batch_size=18), data, tmp_path).per_device_train_batch_size == 6
+        training_arguments(RECIPE, DATA, tmp_path)
+    assert training_arguments(replace(RECIPE, batch_size=18), DATA, tmp_path).per_device_train_batch_size == 6
 
 
 def test_bfloat16_in_one_process_with_several_gpus_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("transformers.TrainingArguments.n_gpu", 2)
-    data = TrainingData(train=range(10), dev={"dev": range(4)}, metrics=("accuracy",))
     with pytest.raises(RecipeError, match=r"precision is bfloat16.* 2 GPUs"):
-        training_arguments(replace(RECIPE, precision="bfloat16"), data, tmp_path)
-    assert training_arguments(RECIPE, data, tmp_path).per_device_train_batch_size == RECIPE.batch_size // 2
+        training_arguments(replace(RECIPE, precision="bfloat16"), DATA, tmp_path)
+    assert training_arguments(RECIPE, DATA, tmp_path).per_device_train_batch_size == RECIPE.batch_size // 2

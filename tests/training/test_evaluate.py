@@ -24,14 +24,10 @@ def test_logits_do_not_depend_on_how_rows_are_batched(teacher, data, scheme):
         assert np.array_equal(predict_logits(student, shuffled, batch_size=batch_size), expected[order])
 
 
-def test_full_precision_logits_agree_up_to_rounding(teacher, data):
+def test_full_precision_logits_agree_up_to_rounding_and_the_mode_of_the_model_stays(teacher, data):
     classifier = load_classifier(teacher)
     expected = predict_logits(classifier, data.train, batch_size=64)
     np.testing.assert_allclose(predict_logits(classifier, data.train, batch_size=5), expected, atol=1e-5)
-
-
-def test_predicting_leaves_the_mode_of_the_model_as_it_was(teacher, data):
-    classifier = load_classifier(teacher)
     for training in (True, False):
         classifier.model.train(training)
         predict_logits(classifier, data.dev["dev"])

@@ -8,37 +8,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import TrainerCallback
 
 from bibert.data.metrics import score
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
-from bibert.nn.model import BiBertForSequenceClassification
+from bibert.nn.model import BiBertForSequenceClassification, label_loss
 from bibert.nn.schemes import SCHEMES
 from bibert.training.evaluate import fit_temperature, predict_logits
+from bibert.training.loop import TrainingData, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
 from bibert.training.resume import checkpoints_of, is_whole
 from bibert.training.student import distill
-from bibert.training.teacher import finetune
+from bibert.training.teacher import TeacherTrainer, finetune
 
 STUDENT = Recipe(learning_rate=1e-2, epochs=6, batch_size=16, max_length=16, eval_every=4, log_every=1)
 SHORT = replace(STUDENT, epochs=2)
 BFLOAT16 = replace(STUDENT, precision="bfloat16")
 
 Weights = Callable[[Path], bytes]
-
-
-class Changes(TrainerCallback):
-    """Changes the model before a step."""
-
-    def __init__(self, step, change):
-        self.step, self.change = step, change
-
-    def on_step_begin(self, args, state, control, model=None, **kwargs):  # noqa: ARG002
-        if state.global_step == self.step:
-            self.change(model)
 
 
 def log_of(run, key):
@@ -57,15 +46,11 @@ def student(tmp_path_factory, teacher, data):
     return run
 
 
-def test_a_teacher_learns_the_task(teacher):
-    notes = json.loads((teacher.parent / "run.json").read_text())
-    assert notes["metrics"]["dev_accuracy"] >= 0.9
-    assert notes["request"]["command"] == "finetune"
-
-
-def test_a_student_learns_the_task_and_is_binarized(student, data):
-    notes = json.loads((student / "run.json").read_text())
-    assert notes["metrics"]["dev_accuracy"] >= 0.9
+def test_teacher_and_student_learn_the_task_and_the_student_is_binarized(teacher, student, data):
+    for run, command in ((teacher.parent, "finetune"), (student, "distill")):
+        notes = json.loads((run / "run.json").read_text())
+        assert notes["metrics"]["dev_accuracy"] >= 0.9
+        assert notes["request"]["command"] == command
     classifier = load_classifier(student / "model")
     assert classifier.model.config.quantization == SCHEMES["bibert"]
     assert classifier.model.config.id2label == {0: "negative", 1: "positive"}
@@ -107,17 +92,13 @@ def test_the_log_has_every_loss_term_of_every_step(student):
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
-def test_terms_between_two_log_lines_are_averaged(teacher, data, tmp_path):
+def test_terms_between_two_log_lines_are_averaged_and_the_teacher_is_not_touched(teacher, data, tmp_path):
+    before = contents(teacher)
     for every in (1, 4):
         distill(teacher, "bibert", data, tmp_path / str(every), replace(SHORT, log_every=every))
     single = [line["loss_dmd_query"] for line in log_of(tmp_path / "1", "loss")]
     averaged = [line["loss_dmd_query"] for line in log_of(tmp_path / "4", "loss")]
     assert averaged == pytest.approx([sum(single[:4]) / 4, sum(single[4:]) / 4])
-
-
-def test_training_does_not_touch_the_teacher(teacher, data, tmp_path):
-    before = contents(teacher)
-    distill(teacher, "baseline", data, tmp_path, SHORT)
     assert contents(teacher) == before
 
 
@@ -227,11 +208,11 @@ def test_a_teacher_that_was_trained_again_is_another_teacher(start, data, teache
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(teacher, data, tmp_path, killed):
+def test_early_stopping_ends_the_run_and_keeps_its_count_when_it_resumes(teacher, data, tmp_path, killed, change_at):
     recipe = replace(STUDENT, learning_rate=1e-12, epochs=50, patience=2)
     if killed:
         with pytest.raises(NumericError):
-            distill(teacher, "bibert", data, tmp_path, recipe, callbacks=[Changes(9, break_weights)])
+            distill(teacher, "bibert", data, tmp_path, recipe, callbacks=[change_at(9)])
     distill(teacher, "bibert", data, tmp_path, recipe)
     assert log_of(tmp_path, "loss")[-1]["step"] == 12  # the first evaluation is the best, two more are no better
 
@@ -250,12 +231,44 @@ def test_a_run_killed_after_its_last_step_trains_no_further(teacher, data, tmp_p
     assert [line["step"] for line in log_of(tmp_path, "loss")] == steps
 
 
-def test_a_run_folder_can_be_moved_before_it_resumes(teacher, data, student, tmp_path, weights_of):
+def test_a_run_folder_can_be_moved_before_it_resumes(teacher, data, student, tmp_path, weights_of, change_at):
     with pytest.raises(NumericError):
-        distill(teacher, "bibert", data, tmp_path / "old", STUDENT, callbacks=[Changes(18, break_weights)])
+        distill(teacher, "bibert", data, tmp_path / "old", STUDENT, callbacks=[change_at(18)])
     (tmp_path / "old").rename(tmp_path / "new")
     distill(teacher, "bibert", data, tmp_path / "new", STUDENT)
     assert weights_of(tmp_path / "new" / "model") == weights_of(student / "model")
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps", "interval"),
+    [
+        *(({}, 80, 50), ({"max_steps": 30}, 30, 30), ({"max_steps": 300}, 80, 50), ({"min_steps": 300}, 300, 50)),
+        *(({"min_steps": 300, "max_steps": 200}, 300, 50), ({"epochs": 0.5, "evaluations": 9}, 4, 1)),
+        *(({"epochs": 2.5, "evaluations": 3}, 20, 6), ({"evaluations": 1}, 80, 50)),  # at 6, 12, 18 and at the end
+        ({"eval_every": 0, "texts_share": 0.75}, 300, 30),  # 11 of 15 rows have no label
+    ],
+)
+def test_a_training_has_the_steps_of_its_epochs_within_the_limits(tmp_path, limits, steps, interval):
+    data = TrainingData(range(120), {"dev": range(4)}, ("accuracy",), range(5) if "texts_share" in limits else None)
+    recipe = replace(Recipe(epochs=10, batch_size=15, eval_every=50), **limits)
+    arguments = training_arguments(recipe, data, tmp_path)
+    assert (arguments.max_steps, arguments.eval_steps, arguments.save_steps) == (steps, interval, interval)
+
+
+def test_gold_labels_are_weighed_and_smoothed_in_training_alone(start, data, scores, tmp_path):
+    recipe, trainers = replace(SHORT, class_weights=True, label_smoothing=0.2), []
+    for texts, labels in ((data, (0.0,) * 48 + (1.0,) * 16), (scores, (-1,) * 63 + (2,))):
+        classifier = load_classifier(start, texts.label_names, dropout_overrides(recipe))
+        encoded = encode_data(replace(texts, train=replace(texts.train, labels=labels)), classifier, recipe)
+        trainers.append(TeacherTrainer(classifier, recipe, training_arguments(recipe, encoded, tmp_path), encoded))
+    trainer, batch = trainers[0], trainers[0].data_collator([trainers[0].data.train[row] for row in range(40, 56)])
+    weights = torch.tensor([64 / (2 * 48), 64 / (2 * 16)])
+    found = [trainer.compute_loss(trainer.model.train(mode), dict(batch)).item() for mode in (False, True)]
+    logits = trainer.model.eval()(**batch).logits
+    expected = [label_loss(logits, batch["labels"], *options).item() for options in ((), (weights, 0.2))]
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found[0] != pytest.approx(found[1], rel=1e-2)
+    assert trainers[1].class_weights is None
 
 
 def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher, data, tmp_path):
@@ -264,27 +277,22 @@ def test_with_zero_between_evaluations_there_is_one_an_epoch(teacher, data, tmp_
 
 
 @pytest.mark.parametrize("clip", ["tensor", "global"])
-def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name_and_keeps_the_checkpoint(start, data, tmp_path, clip):
+def test_a_gradient_that_is_not_finite_ends_the_run_with_its_name(start, data, tmp_path, clip, change_at):
     def spoil(model):
         model.bert.pooler.dense.weight.register_hook(lambda gradient: gradient * torch.nan)
 
     with pytest.raises(NumericError, match=r"gradient of bert\.pooler\.dense\.weight is not finite at step 7"):
-        finetune(start, data, tmp_path, replace(SHORT, clip=clip), callbacks=[Changes(6, spoil)])
+        finetune(start, data, tmp_path, replace(SHORT, clip=clip), callbacks=[change_at(6, spoil)])
     (checkpoint,) = checkpoints_of(tmp_path / "stages" / "finetune")
     assert checkpoint.name == "checkpoint-4"
     assert is_whole(checkpoint)
 
 
-def break_weights(model):
-    with torch.no_grad():
-        model.bert.embeddings.LayerNorm.bias.fill_(torch.nan)
-
-
-def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(start, teacher, data, tmp_path, weights_of):
+def test_a_nan_loss_ends_the_run_and_keeps_the_checkpoint(start, teacher, data, tmp_path, weights_of, change_at):
     with pytest.raises(NumericError, match="the loss is nan at step 7"):
-        finetune(start, data, tmp_path / "teacher", SHORT, callbacks=[Changes(6, break_weights)])
+        finetune(start, data, tmp_path / "teacher", SHORT, callbacks=[change_at(6)])
     with pytest.raises(NumericError, match=r"the loss is not finite \(\{.*'hidden_direction': nan"):
-        distill(teacher, "bibert", data, tmp_path / "student", SHORT, callbacks=[Changes(6, break_weights)])
+        distill(teacher, "bibert", data, tmp_path / "student", SHORT, callbacks=[change_at(6)])
     for run, stage in (("teacher", "finetune"), ("student", "dmd")):
         (checkpoint,) = checkpoints_of(tmp_path / run / "stages" / stage)
         assert is_whole(checkpoint)
@@ -333,10 +341,10 @@ def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(start, teac
     assert passes == {(True, False), (False, False)}
 
 
-def test_a_bfloat16_run_resumes_to_the_same_weights(teacher, data, tmp_path, weights_of):
+def test_a_bfloat16_run_resumes_to_the_same_weights(teacher, data, tmp_path, weights_of, change_at):
     recipe = replace(BFLOAT16, max_steps=8)
     distill(teacher, "bibert", data, tmp_path / "whole", recipe)
     with pytest.raises(NumericError):
-        distill(teacher, "bibert", data, tmp_path / "stopped", recipe, callbacks=[Changes(5, break_weights)])
+        distill(teacher, "bibert", data, tmp_path / "stopped", recipe, callbacks=[change_at(5)])
     distill(teacher, "bibert", data, tmp_path / "stopped", recipe)
     assert weights_of(tmp_path / "stopped" / "model") == weights_of(tmp_path / "whole" / "model")

@@ -69,12 +69,9 @@ def test_a_table_of_weights_changes_the_terms_that_it_names(write):
     assert load_recipe(more).weights == {**kept, "mha": 2.0}
 
 
-def test_changes_override_a_preset_and_a_file(write):
+def test_changes_override_a_preset_and_a_file_and_a_byte_order_mark_does_no_harm(write):
     assert load_recipe("paper-rte", {"seed": 7}).seed == 7
     assert load_recipe(write("recipe.toml", "seed = 3"), {"seed": 7}).seed == 7
-
-
-def test_a_byte_order_mark_does_no_harm(write):
     assert load_recipe(write("recipe.toml", "\ufeffseed = 3")).seed == 3
 
 
@@ -107,26 +104,19 @@ def test_a_missing_file_is_refused_with_the_presets_there_are():
         load_recipe("no-such")
 
 
+NAN, INFINITY = float("nan"), float("inf")
+OUT_OF_RANGE = {  # values, and the fields that refuse them
+    (0, -1): "batch_size max_length log_every",
+    (0.0, -1.0, NAN, INFINITY): "learning_rate step_learning_rate epochs adam_epsilon",
+    (-0.1, 1.0, NAN): "warmup dropout average label_smoothing texts_share",
+    (-0.1, NAN, INFINITY): "weight_decay clip_norm",
+    (-1,): "min_steps max_steps eval_every evaluations patience",
+    (-1, 2**32): "seed",
+}
+
+
 @pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("learning_rate", (0.0, -1.0, float("nan"), float("inf"))),
-        ("step_learning_rate", (0.0,)),
-        ("epochs", (0.0, float("inf"))),
-        ("batch_size", (0, -1)),
-        ("max_length", (0,)),
-        ("adam_epsilon", (0.0,)),
-        ("log_every", (0,)),
-        ("warmup", (-0.1, 1.0, float("nan"))),
-        ("dropout", (1.0,)),
-        ("average", (-0.1, 1.0)),
-        ("weight_decay", (-0.1, float("nan"))),
-        ("clip_norm", (-1.0, float("inf"))),
-        ("max_steps", (-1,)),
-        ("eval_every", (-1,)),
-        ("patience", (-1,)),
-        ("seed", (-1, 2**32)),
-    ],
+    ("field", "values"), [(field, values) for values, names in OUT_OF_RANGE.items() for field in names.split()]
 )
 def test_a_value_out_of_range_is_refused_with_its_name(field, values):
     for value in values:

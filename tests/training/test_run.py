@@ -31,9 +31,10 @@ def refused(folder, request, message):
         pytest.fail("the folder must be refused")
 
 
-def test_the_request_and_the_versions_are_noted(tmp_path):
+def test_the_request_and_the_versions_are_noted_and_a_second_run_is_refused(tmp_path):
     with opened(tmp_path / "run", REQUEST) as run:
         notes = json.loads(run.notes.read_text())
+        refused(tmp_path / "run", REQUEST, "another run")
     assert notes["request"] == REQUEST
     assert {"bibert", "torch", "transformers"} <= set(notes["versions"])
     assert {"commit", "cpu", "date"} <= set(notes)
@@ -115,11 +116,6 @@ def test_notes_of_somebody_else_are_refused(tmp_path, content):
     hold(tmp_path, REQUEST)
     (tmp_path / "run.json").write_text(content)
     refused(tmp_path, REQUEST, r"run\.json: has no request")
-
-
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
-    with opened(tmp_path, REQUEST):
-        refused(tmp_path, REQUEST, "another run")
 
 
 def test_a_process_that_is_not_the_first_writes_nothing(tmp_path, monkeypatch):

@@ -1,16 +1,26 @@
-"""The frozen teacher, the teachers that are refused, and the objective of each stage."""
+"""The frozen teacher, the teachers that are refused, the objective of each stage, labels alone, and texts alone."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from bibert.errors import CheckpointError, RecipeError
+from bibert.data.examples import Split
+from bibert.errors import CheckpointError, DataError, NumericError, RecipeError, SchemeError
+from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
-from bibert.nn.schemes import SCHEMES
+from bibert.nn.model import NO_CLASS
+from bibert.nn.schemes import SCHEDULES, SCHEMES
+from bibert.training import student
+from bibert.training.loop import encode_data
+from bibert.training.provenance import provenance
 from bibert.training.recipe import Recipe
-from bibert.training.student import FrozenTeacher, load_teacher, stage_objectives
+from bibert.training.student import FrozenTeacher, distill, load_teacher, stage_objectives
+from bibert.training.teacher import finetune
 
+SHORT = Recipe(learning_rate=1e-2, batch_size=16, max_length=16, eval_every=4, log_every=1)
+MORE = Split(("one good", "two", "three bad four", "five six", "seven"), None, (0,) * 5, "more.txt")
 INPUTS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
 
 
@@ -47,18 +57,68 @@ def test_a_teacher_of_other_labels_is_refused_with_both_lists(teacher, data, lab
 
 
 def test_the_recipe_sets_the_dropout_of_the_students(teacher, data):
-    config = load_teacher(teacher, data, Recipe(dropout=0.25)).model.config
+    config = load_teacher(teacher, data, Recipe(dropout=0.25, max_length=16)).model.config
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob, config.classifier_dropout)
     assert rates == (0.25, 0.25, 0.25)
 
 
-def test_a_scheme_brings_its_terms():
+def test_without_a_teacher_a_student_learns_from_labels(start, data, tmp_path):
+    metrics = distill(None, "bibert_4", data, tmp_path, replace(SHORT, epochs=8), start=start)
+    lines = [line for line in read_json_lines(tmp_path / "log.jsonl") if "loss" in line]
+    assert metrics["dev_accuracy"] >= 0.9
+    assert {name for line in lines for name in line if name.startswith("loss_")} == {"loss_gold"}
+    assert load_classifier(tmp_path).model.config.quantization.schedule == SCHEDULES["labels"]
+    assert provenance(tmp_path / "model")["teacher_sha256"] is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "weights", "texts", "error", "named"),
+    [
+        ("bibert_4", {"prediction": 1.0}, None, RecipeError, r"weights\.prediction"),
+        ("bibert_4", {}, MORE, DataError, "more.txt.*teacher"),
+        ("binarybert_1-1-4", {}, None, SchemeError, "'binarybert_1-1-4'.*split"),
+    ],
+)
+def test_without_a_teacher_is_refused_what_needs_one(start, data, tmp_path, scheme, weights, texts, error, named):
+    run, recipe = tmp_path / "run", replace(SHORT, weights=weights)
+    with pytest.raises(error, match=named):
+        distill(None, scheme, replace(data, unlabelled=texts), run, recipe, start=start)
+    assert not run.exists()
+
+
+def test_texts_without_labels_are_taught_in_every_batch_and_a_killed_run_resumes(
+    teacher, data, start, tmp_path, weights_of, change_at, monkeypatch
+):
+    seen, loss = [], student.DistillTrainer.compute_loss
+    watched = lambda *args, **named: seen.append(args[2]["labels"]) or loss(*args, **named)  # noqa: E731
+    monkeypatch.setattr(student.DistillTrainer, "compute_loss", watched)
+    more, recipe = replace(data, unlabelled=MORE), replace(SHORT, texts_share=0.25, weights={"gold": 1.0}, epochs=2)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    distill(teacher, "bibert", more, whole, recipe)
+    trained = [labels for labels in seen if (labels == NO_CLASS).any()]
+    assert [len(labels) for labels in trained] == 2 * ([16] * 5 + [8])  # 64 rows, 12 a batch, and 4 texts
+    assert all((labels == NO_CLASS).sum() == 4 for labels in trained)
+    with pytest.raises(NumericError):
+        distill(teacher, "bibert", more, killed, recipe, callbacks=[change_at(9)])
+    distill(teacher, "bibert", more, killed, recipe)
+    assert weights_of(killed / "model") == weights_of(whole / "model")
+    assert provenance(whole / "model")["data"]["texts"] == "more.txt"
+    with pytest.raises(CheckpointError, match=r"data\.sha256"):
+        distill(teacher, "bibert", data, whole, recipe)
+    with pytest.raises(DataError, match=r"more\.txt.*student"):
+        finetune(start, more, tmp_path / "teacher", SHORT)
+
+
+def test_scores_of_texts_without_labels_are_missing_numbers(scores, start):
+    paired = replace(scores, unlabelled=replace(MORE, pairs=MORE.texts))
+    rows = encode_data(paired, load_classifier(start, ()), SHORT).all_rows()
+    assert np.isnan(rows.labels).tolist() == [False] * 64 + [True] * 5
+
+
+def test_a_scheme_brings_its_terms_and_a_recipe_changes_adds_and_drops_them():
     (objective,) = stage_objectives(SCHEMES["bibert"], Recipe()).values()
     assert set(objective.weights) == {"dmd_query", "dmd_key", "dmd_value", "hidden_direction", "prediction"}
     assert (objective.norm_scope, objective.mask_padding) == ("sample", True)
-
-
-def test_a_recipe_changes_weights_adds_terms_and_drops_those_of_weight_zero():
     recipe = Recipe(weights={"dmd_key": 0.0, "prediction": 2.0, "mha": 0.5}, norm_scope="batch", mask_padding=False)
     (objective,) = stage_objectives(SCHEMES["bibert"], recipe).values()
     expected = {"dmd_query": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "prediction": 2.0, "mha": 0.5}

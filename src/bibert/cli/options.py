@@ -249,20 +249,21 @@ class DataOptions(EvaluationOptions):
             raise DataError("no data: give a training file, or a GLUE task with --task")
         return load_table(self.data, self.dev, self.columns, self.regression)
 
-    def load_and_report(self) -> "TextData":
-        """Read the data and print a summary, before hours of training."""
+    def load_and_report(self, test: Path | None = None) -> "TextData":
+        """Read the data and print a summary, before hours of training; no text of the `test` rows is trained on."""
         from bibert.data.examples import describe
-        from bibert.data.tables import with_unlabelled
+        from bibert.data.tables import load_texts, with_unlabelled
         from bibert.training.run import is_main_process
 
         data, left_out = self.load(), 0
         if self.texts:
-            data, left_out = with_unlabelled(data, self.texts, self.columns)
+            tested = [] if test is None else [load_texts(test, self.columns)]
+            data, left_out = with_unlabelled(data, self.texts, self.columns, tested)
         if is_main_process():
             for line in describe(data):
                 say(line)
             if left_out:
-                say(f"{left_out:,} texts without labels are also dev rows and were left out")
+                say(f"{left_out:,} texts without labels are also dev or test rows and were left out")
         return data
 
 

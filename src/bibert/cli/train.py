@@ -66,7 +66,7 @@ def train(
     recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
-    texts = data.load_and_report()
+    texts = data.load_and_report(test)
     tested = None if test is None else replace(texts, dev={"test": load_split(test, data.columns, texts.label_names)})
     output = output or Path("runs", Path(texts.name).stem)
     floor = _floor(texts, tested) if is_main_process() else {}

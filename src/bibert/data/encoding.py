@@ -199,7 +199,7 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self.lengths) + len(self.lengths) // self.batch_size * self.extra_per_batch
+        return len(self.lengths) + -(-len(self.lengths) // self.batch_size) * self.extra_per_batch
 
     def __iter__(self) -> Iterator[int]:
         generator = np.random.default_rng([self.seed, self.epoch])
@@ -209,22 +209,22 @@ class LengthGroupedSampler(Sampler[int]):
         chunks = [shuffled[start : start + size] for start in range(0, rows, size)]
         ordered = np.concatenate([chunk[np.argsort(self.lengths[chunk], kind="stable")] for chunk in chunks])
         # A last batch that is not full stays last: elsewhere it would shift the batches behind it.
-        full = rows // self.batch_size
-        batches = ordered[: full * self.batch_size].reshape(full, self.batch_size)
+        batches = [ordered[start : start + self.batch_size] for start in range(0, rows, self.batch_size)]
         if self.extra_per_batch:
             batches = self._with_extra(batches, generator)
-        yield from batches[generator.permutation(full)].ravel().tolist()
-        yield from ordered[full * self.batch_size :].tolist()
+        full = rows // self.batch_size
+        for number in (*generator.permutation(full), *range(full, len(batches))):
+            yield from batches[number].tolist()
 
-    def _with_extra(self, batches: npt.NDArray[Any], generator: np.random.Generator) -> npt.NDArray[Any]:
-        """Batches with extra rows behind their own, numbered from `len(lengths)` up: long texts with long ones."""
-        wanted, first = len(batches) * self.extra_per_batch, self.epoch * len(batches) * self.extra_per_batch
+    def _with_extra(self, batches: list[npt.NDArray[Any]], generator: np.random.Generator) -> list[npt.NDArray[Any]]:
+        """Batches with extra rows, numbered from `len(lengths)` up: long texts with long ones."""
+        wanted = len(batches) * self.extra_per_batch
         order = np.random.default_rng(self.seed).permutation(len(self.extra))  # all are seen before one comes again
-        drawn = np.resize(np.roll(order, -(first % len(order))), wanted)
+        drawn = np.resize(np.roll(order, -(self.epoch * wanted % len(order))), wanted)
         groups = drawn[np.argsort(self.extra[drawn], kind="stable")].reshape(len(batches), -1) + len(self.lengths)
-        by_length = np.argsort(self.lengths[batches].sum(axis=1), kind="stable")
-        mixed = np.concatenate([batches[by_length], groups], axis=1)
-        return generator.permuted(mixed, axis=1)  # processes that share a batch get rows of both kinds
+        places = np.argsort(np.argsort([self.lengths[batch].mean() for batch in batches], kind="stable"))
+        mixed = [np.concatenate([batch, groups[place]]) for batch, place in zip(batches, places, strict=True)]
+        return [generator.permutation(batch) for batch in mixed]  # processes that share a batch get both kinds
 
 
 def check_length(max_length: int, positions: int) -> None:

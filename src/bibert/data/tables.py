@@ -173,20 +173,24 @@ def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME, *, pairs:
         names = (found.text, found.pair) if pairs else (found.text,)
         if not all(names):
             raise DataError(f"{table.header_place}: the task has pairs, this file one text a row; name two columns")
-        blank = {row for name in names for row, cell in enumerate(table.columns[name]) if cell == "" or cell is None}
+        cells = [(row, cell) for name in names for row, cell in enumerate(table.columns[name])]
+        blank = {row for row, cell in cells if cell is None or not str(cell).strip()}
         written = table.take([row for row in range(len(table)) if row not in blank])
         rows |= dict.fromkeys(zip(*(texts_of(written, name) for name in names), strict=True))
     parts = list(zip(*rows, strict=True)) or [(), ()]
     return Split(parts[0], parts[1] if pairs else None, (0,) * len(rows), ", ".join(path.name for path in paths))
 
 
-def with_unlabelled(data: TextData, paths: Sequence[Path], columns: Columns = BY_NAME) -> tuple[TextData, int]:
-    """Add unlabelled texts to the data, without those of its dev splits; also return how many were left out."""
+def with_unlabelled(
+    data: TextData, paths: Sequence[Path], columns: Columns = BY_NAME, tested: Sequence[Split] = ()
+) -> tuple[TextData, int]:
+    """Add unlabelled texts to the data, without those of its dev and of `tested`, and count these."""
     texts = load_unlabelled(paths, columns, pairs=data.train.pairs is not None)
-    held_out = {row for split in data.dev.values() for row in map(_as_compared, split.texts_or_pairs)}
+    measured = (*data.dev.values(), *tested)
+    held_out = {row for split in measured for row in map(_as_compared, split.texts_or_pairs)}
     kept = [row for row, text in enumerate(texts.texts_or_pairs) if _as_compared(text) not in held_out]
     if not kept:
-        raise DataError(f"{texts.origin}: has no text that is not among the dev rows; add texts")
+        raise DataError(f"{texts.origin}: has no text besides dev and test rows; add texts")
     unlabelled = replace(_take(texts, kept, "texts"), origin=texts.origin)
     return replace(data, unlabelled=unlabelled), len(texts) - len(kept)
 

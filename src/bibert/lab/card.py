@@ -153,6 +153,8 @@ def _escaped(text: str) -> str:
 
 def _settings(recipe: Mapping[str, Any], names: Sequence[str] = ()) -> str:
     """The named settings of a recipe; by default all of them, the telling ones first."""
-    unused = "epochs" if recipe.get("max_steps") else "max_steps"  # steps override epochs
     names = names or [*RECIPE_FIRST, *sorted(recipe.keys() - set(RECIPE_FIRST))]
-    return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe and name != unused)
+    unused = {name for name in ("min_steps", "max_steps") if not recipe.get(name)}
+    if "max_steps" not in unused and "min_steps" not in recipe:
+        unused.add("epochs")  # in older versions steps replaced epochs
+    return ", ".join(f"{name} = {recipe[name]!r}" for name in names if name in recipe.keys() - unused)

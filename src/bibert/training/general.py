@@ -60,7 +60,7 @@ class GeneralTrainer(DistillTrainer):
 
 def general_data(texts: Split) -> TextData:
     """Plain texts as data without labels: the first thousand are set aside and measure progress."""
-    if len(texts) <= DEV_ROWS:
+    if len(texts) < DEV_ROWS + TEXTS_PER_PAIR:
         raise DataError(f"{texts.origin}: has {len(texts):,} different texts, {DEV_ROWS:,} are set aside; add texts")
     parts = slice(DEV_ROWS, None), slice(DEV_ROWS)
     train, dev = (Split(texts.texts[rows], None, texts.labels[rows], texts.origin) for rows in parts)

@@ -77,8 +77,8 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         self.recipe = recipe
         self.data = data
         self.class_weights: Tensor | None = None
-        if recipe.class_weights and data.train.labels.dtype.kind == "i":
-            counts = np.bincount(data.train.labels, minlength=classifier.model.num_labels)
+        if recipe.class_weights and classifier.model.num_labels > 1:
+            counts = np.bincount(data.train.labels.astype(np.int64), minlength=classifier.model.num_labels)
             self.class_weights = torch.tensor(counts.mean() / counts.clip(1), dtype=torch.float32)
         extra = () if data.unlabelled is None else data.unlabelled.lengths
         self.sampler = LengthGroupedSampler(
@@ -284,7 +284,7 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     epoch = math.ceil(len(data.train) / (recipe.batch_size - texts_per_batch(recipe, data)))
     steps = planned_steps(recipe, epoch)
     interval = recipe.eval_every or epoch
-    interval = min(interval, math.ceil(steps / max(recipe.evaluations, 1)))
+    interval = min(interval, max(steps // max(recipe.evaluations, 1), 1))
     arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,

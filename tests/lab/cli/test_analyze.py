@@ -44,11 +44,13 @@ def new_run(tmp_path):
     return write
 
 
-def test_theory_prints_the_papers_figures_beside_ours(bibert, capsys):
+def test_theory_prints_the_papers_figures_beside_ours_and_analyze_alone_a_list(bibert, capsys):
     assert bibert("analyze", "theory", "--samples", 1000, "--rows", 50) == 0
     shown = capsys.readouterr().out
-    for figure in ("14.36", "14.169", "0.099347", "0.88129"):
-        assert figure in shown
+    assert all(figure in shown for figure in ("14.36", "14.169", "0.099347", "0.88129"))
+    bibert("analyze")
+    shown = "".join(capsys.readouterr())
+    assert all(name in shown for name in ("theory", "entropy", "direction", "attention", "cost", "report"))
 
 
 def test_theory_as_json_has_every_statement(as_json):
@@ -60,13 +62,6 @@ def test_theory_as_json_has_every_statement(as_json):
         assert line["simulated"] == pytest.approx(line["exact"], abs=0.5)
         assert abs(line["papers_deviations_from_exact"]) < 1
     assert all(line["entropy"] == pytest.approx(line["paper"], abs=0.005) for line in facts["quantiles"])
-
-
-def test_the_list_of_analyses_is_shown_without_one(bibert, capsys):
-    bibert("analyze")
-    shown = capsys.readouterr()
-    for name in ("theory", "entropy", "direction", "attention", "bottleneck", "cost", "report"):
-        assert name in shown.out + shown.err
 
 
 def test_the_scores_of_models_stand_beside_those_of_random_bits(as_json, student, packed_file, tmp_path):
@@ -191,7 +186,7 @@ def test_direction_through_training(bibert, as_json, new_run, tmp_path, capsys):
     assert facts["direction"]["query"]["matching"][0] == [[0.1, 0.2], [0.3, 0.4]]
 
 
-def test_one_head_of_a_run(as_json, refused, new_run):
+def test_one_head_of_a_run_and_a_probe_file_of_something_else(as_json, refused, new_run):
     run = new_run("a", "baseline", 0.25)
     [facts] = as_json("analyze", "direction", run, "--layer", 1, "--head", 0).values()
     assert facts["direction"]["query"]["matching"][0] == [[0.3]]
@@ -199,6 +194,8 @@ def test_one_head_of_a_run(as_json, refused, new_run):
     assert facts["entropy"]["query"][0] == [[0.9]]
     assert facts["entropy"]["ffn_hidden"][0] == [0.6]
     assert "layers are 0 to 1" in refused("analyze", "entropy", run, "--layer", 2, "--head", 0)
+    (run / "probe.jsonl").write_text('{"loss": 1}\n')
+    assert "probe.jsonl" in refused("analyze", "entropy", run)
 
 
 def test_a_student_that_becomes_its_teacher_moves_towards_it(as_json, refused, student, tmp_path):
@@ -240,12 +237,6 @@ def test_a_student_that_becomes_its_teacher_moves_towards_it(as_json, refused, s
 )
 def test_bad_requests_are_named(refused, command, words, message):
     assert message in refused("analyze", command, *words)
-
-
-def test_a_probe_file_of_something_else_is_refused(refused, new_run):
-    run = new_run("a", "bibert", 0.5)
-    (run / "probe.jsonl").write_text('{"loss": 1}\n')
-    assert "probe.jsonl" in refused("analyze", "entropy", run)
 
 
 def test_a_line_of_a_file_of_texts_ends_where_the_line_ends_and_nowhere_else(tmp_path):

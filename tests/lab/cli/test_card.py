@@ -13,7 +13,7 @@ from bibert.training.provenance import weights_digest
 NOTES = {
     "request": {
         "data": {"name": "reviews", "source": "reviews.csv", "train": "reviews.csv", "sha256": "ab" * 32},
-        "recipe": {"seed": 7, "epochs": 2.0, "batch_size": 8, "learning_rate": 0.001, "max_length": 32},
+        "recipe": {"seed": 7, "epochs": 2.0, "batch_size": 8, "learning_rate": 0.001, "max_steps": 9, "min_steps": 0},
     },
     "commit": "1234abc",
     "versions": {"torch": "2.13.0"},
@@ -141,7 +141,7 @@ def test_the_model_that_training_started_from_is_described(written, run_folder, 
     start = {"name": str(tmp_path / "first" / "model"), "sha256": weights_digest(tmp_path / "first" / "model")}
     unknown = {"name": str(student), "sha256": "cd" * 32}
     on_the_hub = {"name": "owner/bert", "sha256": None}
-    facts = ("`bibert`", "0.6250", "reviews, first.csv", "seed = 7, epochs = 2.0")
+    facts = ("`bibert`", "0.6250", "reviews, first.csv", "seed = 7, epochs = 2.0, max_steps = 9, batch")
     for started, expected in ((start, facts), (unknown, [f"{'cd' * 8}…"]), (on_the_hub, ["Hub"])):
         write_notes(run_folder, start=started)
         [line] = [line for line in written(run_folder, rows).splitlines() if line.startswith("- Started from")]
