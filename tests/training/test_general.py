@@ -27,14 +27,14 @@ def texts(data, monkeypatch):
     return Split(found, None, (0,) * len(found), "texts.txt")
 
 
-def test_of_four_neighbours_two_make_a_pair_and_the_first_texts_are_set_aside(texts, start):
+def test_of_eight_neighbours_two_make_a_pair_and_the_first_texts_are_set_aside(texts, start):
     data = general_data(texts)
     train, tokenizer = data.train.texts, load_classifier(start).tokenizer
     assert (data.dev["dev"].texts, train) == (texts.texts[:8], texts.texts[8:])
     encoded = encode_general(data, load_classifier(start), RECIPE).train
     rows = [encoded[row] for row in range(len(encoded))]
-    pairs = [(train[row], train[row + 1]) for row in range(0, len(train) - 1, 4)]
-    expected = [(text,) for row, text in enumerate(train) if row % 4 > 1] + pairs
+    pairs = [(train[row], train[row + 1]) for row in range(0, len(train) - 1, 8)]
+    expected = [(text,) for row, text in enumerate(train) if row % 8 > 1] + pairs
     found = [tokenizer(*row, truncation=True, max_length=RECIPE.max_length) for row in expected]
     assert [row["input_ids"].tolist() for row in rows] == [row["input_ids"] for row in found]
     assert [bool(row["token_type_ids"].any()) for row in rows] == [len(row) == 2 for row in expected]
