@@ -111,7 +111,7 @@ def distill_step(
         labels = batch.pop("labels")
         optimizer.zero_grad()
         with products_in(precision, "cpu"):
-            learned, taught = student(**batch, trace=True), teacher(batch, trace=True)
+            learned, taught = student(**batch, trace=objective.trace), teacher(batch, trace=objective.trace)
         objective(learned, taught, labels, match).total.backward()
         if update:
             optimizer.step()

@@ -43,7 +43,7 @@ def test_similarity_is_the_product_with_its_own_transpose():
 
 def test_a_direction_distance_is_the_root_of_two_minus_two_cosines():
     student, teacher = draw(4, 3, 6), draw(4, 3, 6, seed=1)
-    found = direction_distance(student, teacher, "sample", lead_dims=1)
+    found = direction_distance(student, teacher, torch.ones(()), "sample", lead_dims=1)
     torch.testing.assert_close(found, cosine_distance(student, teacher, 1))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import pytest
 import torch
@@ -85,6 +86,23 @@ def test_every_term_of_the_trace_is_a_sum_over_layers_or_hidden_states(make_outp
         torch.testing.assert_close(whole[name], first[name] + rest[name], msg=name)
 
 
+def test_a_trace_of_what_an_objective_reads_has_these_fields_alone_and_the_same_loss(make_model: Model):
+    student, teacher = make_model(layers=2), make_model(layers=2)
+    objective = Objective({"attention": 1.0, "dmd_key": 1.0, "hidden": 1.0})
+    inputs = {"input_ids": torch.arange(5, 11).repeat(len(LABELS), 1)}
+    whole, traced = (
+        [model(**inputs, trace=trace) for model in (student, teacher)] for trace in (True, objective.trace)
+    )
+    assert objective.trace == {"scores", "key", "hidden_states"}
+    assert all(vars(layer).keys() == {"scores", "key"} for output in traced for layer in output.trace.layers)
+    losses = [objective(*outputs, LABELS, SAME_DEPTH).total for outputs in (whole, traced)]
+    assert losses[0] == losses[1]
+
+
+def test_without_a_term_that_reads_it_there_is_no_trace(make_model: Model):
+    assert make_model()(torch.arange(5, 11)[None], trace=Objective({"prediction": 1.0}).trace).trace is None
+
+
 @pytest.mark.parametrize("ratio", [2, 3])
 def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model, make_output: Make, ratio: int):
     match = match_layers(make_model(layers=2), make_model(layers=2 * ratio))
@@ -110,8 +128,6 @@ def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
         assert {name for name, x in vars(student_trace).items() if name != "levels" and x.dim() == 4} == set(PER_HEAD)
         for name in PER_HEAD:
             assert torch.equal(getattr(teacher_trace, name), getattr(theirs[layer], name)[:, kept]), name
-        by_head = theirs[layer].context.unflatten(-1, (-1, student.config.head_size))
-        assert torch.equal(teacher_trace.context, by_head[:, :, kept].flatten(2))
 
 
 def test_half_width_copy_of_the_teacher_has_the_queries_of_the_kept_heads(make_model: Model):
@@ -167,14 +183,17 @@ def test_a_loss_that_is_not_finite_is_an_error_that_names_the_term(make_output: 
 @pytest.mark.parametrize("name", TERMS)
 def test_a_term_teaches_the_student_by_the_parts_that_its_entry_names(make_output: Make, name: str):
     student, teachers, term = make_output(0), (make_output(1), make_output(2)), TERMS[name]
-    tensors = [getattr(layer, key) for layer in student.trace.layers for key in vars(layer) if key != "levels"]
-    inside = [*student.trace.hidden_states, *tensors, student.trace.pooled]
-    for x in (*inside, student.logits):
+    parts = {"hidden_states": student.trace.hidden_states, "logits": [student.logits], "pooled": [student.trace.pooled]}
+    parts |= {
+        key: [getattr(layer, key) for layer in student.trace.layers]
+        for key in vars(student.trace.layers[0]).keys() - {"levels"}
+    }
+    for x in chain.from_iterable(parts.values()):
         x.requires_grad_()
     losses = [Objective({name: 1.0})(student, teacher, GOLD, SAME_DEPTH).total for teacher in teachers]
     losses[0].backward()
-    for parts, is_read in ((inside, term.trace), ([student.logits], term.logits)):
-        assert any(x.grad is not None and x.grad.any() for x in parts) == is_read
+    read = {key for key, tensors in parts.items() if any(x.grad is not None and x.grad.any() for x in tensors)}
+    assert read == {*term.trace, *(("logits",) if term.logits else ())}
     assert bool(losses[0] != losses[1]) == term.teacher
 
 

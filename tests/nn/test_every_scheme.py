@@ -45,7 +45,7 @@ def train(student, teacher, stage: Stage, batch):
         taught = teacher(**texts, trace=True)
     optimizer = torch.optim.Adam(student.train().parameters(), lr=1e-3)
     for _ in range(STEPS):
-        loss = objective(student(**texts, trace=objective.reads("trace")), taught, gold, match).total
+        loss = objective(student(**texts, trace=objective.trace), taught, gold, match).total
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())

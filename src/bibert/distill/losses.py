@@ -56,24 +56,25 @@ class _DirectionDistance(torch.autograd.Function):
     """d = ‖S/‖S‖ - T/‖T‖‖ with ∂d/∂S = (cos · S/‖S‖ - T/‖T‖) / (‖S‖ d), which is 0 at d = 0."""
 
     @staticmethod
-    def forward(ctx: Any, student: Tensor, teacher: Tensor, dims: tuple[int, ...]) -> Tensor:
-        norm_s, norm_t = (norm(x, dims).clamp_min(TINY) for x in (student, teacher))
-        distance = norm(student / norm_s - teacher / norm_t, dims)
-        ctx.save_for_backward(student, teacher, norm_s, norm_t, distance)
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
+        norm_s, norm_t = (norm((x * x).mul_(mask), dims).clamp_min(TINY) for x in (student, teacher))
+        distance = norm((student / norm_s).sub_(teacher / norm_t).square_().mul_(mask), dims)
+        ctx.save_for_backward(student, teacher, mask, norm_s, norm_t, distance)
         return distance
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        student, teacher, norm_s, norm_t, distance = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        student, teacher, mask, norm_s, norm_t, distance = ctx.saved_tensors
         slope = torch.where(distance > 0, gradient / (norm_s * distance), 0.0)
         cosine = 1 - distance * distance / 2
-        return student * (slope * cosine / norm_s) - teacher * (slope / norm_t), None, None
+        difference = (student * (slope * cosine / norm_s)).sub_(teacher * (slope / norm_t))
+        return difference.mul_(mask), None, None, None
 
 
-def norm(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The Euclidean norm over some dimensions, which are kept with size 1."""
-    return (x * x).sum(dim=dims, keepdim=True).sqrt()
+def norm(squares: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The Euclidean norm, from squares, over some dimensions, which are kept with size 1."""
+    return squares.sum(dim=dims, keepdim=True).sqrt()
 
 
 def similarity(x: Tensor) -> Tensor:
@@ -81,20 +82,22 @@ def similarity(x: Tensor) -> Tensor:
     return _Similarity.apply(x)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def direction_distance(student: Tensor, teacher: Tensor, norm_scope: NormScope, *, lead_dims: int) -> Tensor:
-    """The mean of ‖S/‖S‖ - T/‖T‖‖, a number from 0 to 2; the teacher has no gradient and padding is 0 in both.
+def direction_distance(
+    student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope, *, lead_dims: int
+) -> Tensor:
+    """The mean of ‖S/‖S‖ - T/‖T‖‖ where `mask` is 1, a number from 0 to 2; the teacher has no gradient.
 
     Scope "sample", the paper's reading, takes a norm per index of the first `lead_dims` dimensions: 2 for (sample,
     head), 1 for sample. "batch", the released code's, takes one for the tensor: long texts and large heads dominate.
     """
     dims = tuple(range(lead_dims if norm_scope == "sample" else 0, student.dim()))
-    return _DirectionDistance.apply(student, teacher, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
+    return _DirectionDistance.apply(student, teacher, mask, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
     """‖P_F - P_F,T‖ for one F of {Q, K, V} of any scale; (B, H, T, D) each, `mask` (B, T) or ones."""
-    real = mask[:, None, :, None]
-    return direction_distance(similarity(student * real), similarity(teacher * real), norm_scope, lead_dims=2)
+    pairs = mask[:, None, :, None] * mask[:, None, None, :]
+    return direction_distance(similarity(student), similarity(teacher), pairs, norm_scope, lead_dims=2)
 
 
 def sentence(states: Tensor, mask: Tensor) -> Tensor:
@@ -104,5 +107,4 @@ def sentence(states: Tensor, mask: Tensor) -> Tensor:
 
 def hidden_direction_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
     """The paper's hidden-state term "in ℓ2-normalized form"; (B, T, C) each, `mask` (B, T) or ones."""
-    real = mask[:, :, None]
-    return direction_distance(student * real, teacher * real, norm_scope, lead_dims=1)
+    return direction_distance(student, teacher, mask[:, :, None], norm_scope, lead_dims=1)

@@ -24,7 +24,6 @@ from bibert.distill.losses import (
     token_mse,
 )
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
-from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import PER_HEAD, LayerTrace
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 
@@ -50,13 +49,10 @@ class LayerMatch:
     def _with_kept_heads(self, trace: LayerTrace, layer: int) -> LayerTrace:
         if self.kept_heads is None:
             return trace
-        heads = torch.tensor(self.kept_heads[layer], device=trace.query.device)
-        kept = copy.copy(trace)  # mha mixes all heads and stays whole; ffn_hidden has neurons the student lacks
-        for name in PER_HEAD:
+        heads = torch.tensor(self.kept_heads[layer])
+        kept = copy.copy(trace)  # mha mixes all heads and stays whole
+        for name in vars(trace).keys() & PER_HEAD:
             setattr(kept, name, getattr(trace, name).index_select(1, heads))
-        context = trace.context.reshape(*trace.context.shape[:2], trace.query.shape[1], -1)
-        kept.context = context.index_select(2, heads).flatten(2)
-        kept.levels = HeadLevels(*(tensor.index_select(1, heads) for tensor in trace.levels))
         return kept
 
 
@@ -102,7 +98,7 @@ class Lesson:
         """How far the pooled first token points away from the teacher's embedding of the text."""
         assert self.pooled is not None
         embedding = sentence(self.hidden_states[-1][1], self.mask)
-        return direction_distance(self.pooled, embedding, self.norm_scope, lead_dims=1)
+        return direction_distance(self.pooled, embedding, self.mask.new_ones(()), self.norm_scope, lead_dims=1)
 
     def scoped(self, loss: Callable[..., Tensor]) -> LossOfLayer:
         """A loss of directions with the norm scope of the lesson."""
@@ -118,23 +114,24 @@ class Term:
     """A term of the loss, and the parts of a lesson that it reads; other parts are not computed or get no gradient."""
 
     loss: Callable[[Lesson], Tensor]
-    trace: bool = True  # reads `layers`, `hidden_states` or `mask`
+    trace: tuple[str, ...] = ()  # the fields of `layers` that it reads, `hidden_states` or `pooled`
     pooled: bool = False  # reads the student's pooled first token; otherwise the pooler does not change
     logits: bool = False  # reads the student's logits; otherwise the classifier does not change
     teacher: bool = True  # reads anything of the teacher
 
 
+HIDDEN = ("hidden_states",)
 TERMS: Mapping[str, Term] = {
-    "attention": Term(lambda x: x.sum_over_layers(score_mse, "scores")),
-    "mha": Term(lambda x: x.sum_over_layers(token_mse, "mha")),
-    "hidden": Term(lambda x: x.sum_over_hidden_states(token_mse)),
-    "dmd_query": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "query")),
-    "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "key")),
-    "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "value")),
-    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss))),
-    "sentence_direction": Term(Lesson.sentence_direction, pooled=True),
-    "prediction": Term(lambda x: prediction_loss(*x.logits), trace=False, pooled=True, logits=True),
-    "gold": Term(lambda x: x.gold(x.logits[0]), trace=False, pooled=True, logits=True, teacher=False),
+    "attention": Term(lambda x: x.sum_over_layers(score_mse, "scores"), ("scores",)),
+    "mha": Term(lambda x: x.sum_over_layers(token_mse, "mha"), ("mha",)),
+    "hidden": Term(lambda x: x.sum_over_hidden_states(token_mse), HIDDEN),
+    "dmd_query": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "query"), ("query",)),
+    "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "key"), ("key",)),
+    "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "value"), ("value",)),
+    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss)), HIDDEN),
+    "sentence_direction": Term(Lesson.sentence_direction, ("pooled",), pooled=True),
+    "prediction": Term(lambda x: prediction_loss(*x.logits), pooled=True, logits=True),
+    "gold": Term(lambda x: x.gold(x.logits[0]), pooled=True, logits=True, teacher=False),
 }
 
 
@@ -167,6 +164,11 @@ class Objective:
     def reads(self, part: str) -> bool:
         """Whether any term reads a part of the lesson: `trace`, `pooled` or `logits` of the student, or `teacher`."""
         return any(getattr(TERMS[name], part) for name in self.weights)
+
+    @property
+    def trace(self) -> set[str]:
+        """The parts of a trace that the terms read, to be kept by the forward pass."""
+        return {part for name in self.weights for part in TERMS[name].trace}
 
     def __call__(
         self, student: BiBertOutput, teacher: BiBertOutput, gold: Callable[[Tensor], Tensor], match: LayerMatch

@@ -4,6 +4,7 @@ Modules and parameters are named and shaped as in Hugging Face's BERT, so that a
 arithmetic is in `functional` and `quantizers`; `model` builds the network from these layers.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -63,6 +64,11 @@ class LayerTrace:
     # (B, T, intermediate): the input of the second FFN layer before its threshold and quantizer. `gelu_sign` includes
     # the GELU, so under it this tensor is the one before GELU, unlike a full-precision teacher's.
     ffn_hidden: Tensor = field(init=False)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Drop the other fields, and with them their memory."""
+        for name in vars(self).keys() - names:
+            delattr(self, name)
 
 
 PER_HEAD = ("query", "key", "value", "scores", "weights")  # the fields of `LayerTrace` of shape (B, H, ...)

@@ -5,7 +5,7 @@ this module registers the model with the Auto classes. `students` makes a studen
 checkpoints with all checks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -221,9 +221,12 @@ class BiBertModel(BiBertPreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        trace: bool = False,
+        trace: bool | Collection[str] = False,
     ) -> BiBertModelOutput:
-        """(B, T) ids to hidden states and the pooled first token."""
+        """(B, T) ids to hidden states and the pooled first token.
+
+        A `trace` has every field of `LayerTrace`, or those of the given names.
+        """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         if token_type_ids is None:
@@ -242,6 +245,8 @@ class BiBertModel(BiBertPreTrainedModel):
                 if trace:
                     kept.hidden_states.append(hidden)
                     kept.layers.append(inside)
+                if not isinstance(trace, bool):
+                    inside.keep(trace)
             kept.pooled = pooled = self.pooler(hidden)
         return BiBertModelOutput(last_hidden_state=hidden, pooler_output=pooled, trace=kept if trace else None)
 
@@ -269,7 +274,7 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        trace: bool = False,
+        trace: bool | Collection[str] = False,
     ) -> BiBertOutput:
         """(B, T) ids to (B, labels) logits; `labels` add the usual loss, `trace` the intermediate values."""
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)

@@ -4,7 +4,7 @@ Most schemes have one stage; BinaryBERT has four, the first two with a half-widt
 `distill`, the students in `nn.students`, the Trainer in `loop`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,8 @@ class FrozenTeacher:
         self.model = model.to(device).requires_grad_(False)
 
     @torch.no_grad()
-    def __call__(self, inputs: Mapping[str, Tensor], trace: bool) -> BiBertOutput:
-        """The teacher's logits, with the trace of its forward pass if a loss needs it."""
+    def __call__(self, inputs: Mapping[str, Tensor], trace: bool | Collection[str]) -> BiBertOutput:
+        """The teacher's logits, with the parts of a trace that a loss needs."""
         self.model.eval()
         return self.model(**inputs, trace=trace)  # type: ignore[no-any-return]
 
@@ -61,7 +61,7 @@ class DistillTrainer(BertTrainer):
             outputs = model(**inputs)
             return (outputs.loss, outputs) if return_outputs else outputs.loss
         texts = {name: value for name, value in inputs.items() if name != "labels"}
-        trace = self.objective.reads("trace")
+        trace = self.objective.trace
         with self.precision(model):
             student = model(**texts, trace=trace)
             # Without a term that reads the teacher, the student's own output fills its place.
