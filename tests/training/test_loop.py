@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bibert.data.metrics import score
 from bibert.errors import CheckpointError, NumericError, RecipeError
@@ -77,6 +78,15 @@ def test_the_saved_model_is_the_best_on_dev(student):
     assert len(evaluations) == 6 + 1  # every 4 of 24 steps, and the best model once more
     assert metrics["dev_accuracy"] == max(evaluations)
     assert min(evaluations) < max(evaluations)
+
+
+@pytest.mark.parametrize(("select", "step"), [("best", 4), ("last", 12)])
+def test_a_run_ends_with_the_mean_of_its_first_best_or_its_last_evaluation(start, data, tmp_path, select, step):
+    finetune(start, data, tmp_path, replace(STUDENT, learning_rate=1e-6, epochs=3, average=0.9, select=select))
+    assert len({line["eval_dev_accuracy"] for line in log_of(tmp_path, "eval_dev_accuracy")}) == 1
+    mean = load_file(tmp_path / f"stages/finetune/checkpoint-{step}/model.safetensors")
+    saved = load_file(tmp_path / "model/model.safetensors")
+    assert all(torch.equal(saved[name], value) for name, value in mean.items())
 
 
 def test_the_log_has_every_loss_term_of_every_step(student):

@@ -19,8 +19,6 @@ from bibert.models import SUFFIX, shipped_file
 from bibert.nn import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
-from bibert.nn.unpack import unpacked_config, unpacked_network, unpacked_tokenizer
-from bibert.packed.file import load as load_packed
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NO_TOKENIZER = "the tokenizer cannot be read; copy tokenizer.json (or vocab.txt) next to config.json"
@@ -53,8 +51,9 @@ def load_classifier(
     place = model_folder(checkpoint)
     config = _config(place, label_names, overrides or {})
     if is_packed(place):
-        packed = load_packed(place)
-        return Classifier(unpacked_network(packed, config), unpacked_tokenizer(packed))
+        from bibert.nn.unpack import unpacked
+
+        return Classifier(*unpacked(Path(place), config))
     model = _weights(place, config, label_names is not None)
     return Classifier(model, load_tokenizer(place, config.vocab_size))
 
@@ -99,7 +98,9 @@ def without_notices() -> Iterator[None]:
 
 def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
     if is_packed(checkpoint):
-        values = unpacked_config(load_packed(Path(checkpoint)), str(checkpoint)) | dict(overrides)
+        from bibert.nn.unpack import unpacked_config
+
+        values = unpacked_config(Path(checkpoint)) | dict(overrides)
     else:
         values = _written_config(checkpoint).to_dict() | dict(overrides)
         values.pop("model_type")

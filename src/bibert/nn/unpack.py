@@ -7,6 +7,7 @@ costs). `export` is the other direction.
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,19 +23,20 @@ from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.packable import CONFIG_KEYS, LINEARS, NORMS, SHIFTS, SITE_OF_LINEAR, packed_config
 from bibert.nn.schemes import get_scheme
 from bibert.packed.bits import unpack_rows
-from bibert.packed.file import PackedModel
+from bibert.packed.file import PackedModel, load
 from bibert.packed.schema import columns_of_bits
 
 State = Iterator[tuple[str, Tensor]]
 
 
-def unpacked_config(packed: PackedModel, origin: str) -> dict[str, Any]:
+def unpacked_config(path: Path) -> dict[str, Any]:
     """The values of a config.json for the network of a packed file."""
+    packed = load(path)
     shape, name = packed.config, packed.about.get("scheme")
     try:
         scheme = get_scheme(str(name))
     except SchemeError as error:
-        raise CheckpointError(f"{origin}: cannot be a start: {error}") from error
+        raise CheckpointError(f"{path}: cannot be a start: {error}") from error
     values = {key: getattr(shape, size) for size, key in CONFIG_KEYS.items()} | {
         "attention_head_size": shape.head_size,
         "layer_norm_eps": shape.norm_eps,
@@ -42,13 +44,14 @@ def unpacked_config(packed: PackedModel, origin: str) -> dict[str, Any]:
         "scheme": scheme.to_dict(),
     }
     if packed_config(values, scheme) != shape:
-        raise CheckpointError(f"{origin}: its tensors do not fit its scheme {name!r}; pack the model again")
+        raise CheckpointError(f"{path}: its tensors do not fit its scheme {name!r}; pack the model again")
     return values
 
 
 @torch.no_grad()
-def unpacked_network(packed: PackedModel, config: BiBertConfig) -> BiBertForSequenceClassification:
-    """The network of a packed file; the classifier is new if `config` has other labels."""
+def unpacked(path: Path, config: BiBertConfig) -> tuple[BiBertForSequenceClassification, PreTrainedTokenizerFast]:
+    """The network and the tokenizer of a packed file; the classifier is new if `config` has other labels."""
+    packed = load(path)
     network = BiBertForSequenceClassification(config)
     state = dict(_state(packed, network))
     if config.num_labels != len(packed.labels):
@@ -57,17 +60,13 @@ def unpacked_network(packed: PackedModel, config: BiBertConfig) -> BiBertForSequ
     left = [name for name in missing if not name.startswith("classifier.") and not name.endswith(".gain")]
     assert not left, left  # a gain that is missing stays 1
     assert not unexpected, unexpected
-    return network
-
-
-def unpacked_tokenizer(packed: PackedModel) -> PreTrainedTokenizerFast:
-    """The tokenizer of a packed file."""
-    return PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(packed.tokenizer.decode()),
         **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
         model_max_length=packed.config.positions,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
+    return network, tokenizer
 
 
 def _state(packed: PackedModel, network: BiBertForSequenceClassification) -> State:

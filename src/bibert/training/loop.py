@@ -4,8 +4,8 @@ It adds length-grouped batches that do not depend on the number of processes, th
 checkpoints that count only once their manifest is written, and every loss term in the log. The losses are defined in
 `teacher` and `student`; the run folder is in `run`.
 
-Three private methods of the Trainer are overridden, because it has no public hook there: `_get_train_sampler`,
-`_get_grad_norm` and `_save_checkpoint`.
+Four private methods of the Trainer are overridden, because it has no public hook there: `_get_train_sampler`,
+`_get_grad_norm`, `_save_checkpoint` and `_load_best_model`.
 """
 
 import math
@@ -143,6 +143,11 @@ class BertTrainer(Trainer):  # type: ignore[misc]
         self._load_best_model()
         self.callback_handler.on_train_end(self.args, self.state, self.control)
         return True
+
+    def _load_best_model(self) -> None:
+        if self.recipe.select == "last":
+            self.state.best_model_checkpoint = str(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        super()._load_best_model()
 
     def dev_metrics(self) -> dict[str, float]:
         """The metrics of the model on every dev split, as `{"dev_accuracy": 0.9, …}`."""

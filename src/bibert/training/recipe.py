@@ -51,6 +51,8 @@ class Recipe:
     eval_every: int = 200  # steps between evaluations, each with a checkpoint; 0 for once an epoch; one more at the end
     evaluations: int = 0  # at least this many evaluations, evenly spaced, if `eval_every` gives fewer
     log_every: int = 20  # optimizer steps between lines of the log
+    # The model that a run ends with: on few dev rows the best evaluation is a lucky one, and the last a better choice.
+    select: Literal["best", "last"] = "best"
     patience: int = 0  # stop after this many evaluations without a better one; 0 for never
     # The greatest decay of a running mean of the weights, evaluated and saved instead of them; 0 for none. The decay
     # grows with the steps n, as (1 + n) / (10 + n), so that the mean of a short run covers its last steps only.
