@@ -10,6 +10,9 @@ from transformers import TrainerCallback
 from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 
 
+STEPS_TO_ESTIMATE = 10
+
+
 class TrainingProgress(TrainerCallback):  # type: ignore[misc]
     """Shows one training at a time, under a title such as `teacher`; stages follow each other."""
 
@@ -39,10 +42,12 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
             self._say(f"{state.max_steps} steps")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Move the bar."""
+        """Move the bar; without a terminal, say how long the training will take as soon as that is known."""
         if self.bar is not None:
             description = "  ".join(part for part in (self.title, self.loss, self.score) if part)
             self.bar.update(self.bar.task_ids[0], completed=state.global_step, description=description)
+        elif state.is_world_process_zero and state.global_step == self.first_step + STEPS_TO_ESTIMATE:
+            self._line(state)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Remember the newest loss; without a terminal, print a line every 30 seconds."""
