@@ -9,7 +9,6 @@ from transformers import TrainerCallback
 
 from bibert.cli.console import SECONDS_BETWEEN_LINES, messages, progress, say
 
-
 STEPS_TO_ESTIMATE = 10
 
 
