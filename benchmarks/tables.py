@@ -59,7 +59,32 @@ def training_step(results: Results) -> str:
     return "\n\n".join([_table(heads, ratios), _table(["peak memory of", "MB"], memory), origin])
 
 
-RENDERERS: Mapping[str, Callable[[Results], str]] = {"engine": engine, "front": front, "training_step": training_step}
+def training_rival(results: Results) -> str:
+    """Speed and peak memory of a distillation beside those of another commit."""
+    rows = []
+    for scheme, found in results["schemes"].items():
+        for clock, speed in found["speed"].items():
+            low, high = speed["quartiles"]
+            median, of_totals = speed["median"], speed["of_totals"]
+            title = f"{scheme}: samples per second, by {clock}"
+            rows.append([title, f"{median:.2f}", f"{low:.2f} to {high:.2f}", f"{of_totals:.2f}"])
+        ours, rival = found["peak_memory_mb"]
+        rows.append([f"{scheme}: peak memory, {ours:.0f} MB / {rival:.0f} MB", f"{ours / rival:.2f}", "", ""])
+    about = results["about"]
+    origin = (
+        f"{about['command']}; commit {about['commit']}, {about['cpu']}, torch {about['versions']['torch']}, "
+        f"{about['date']}."
+    )
+    heads = [f"ratio to commit {results['rival']}", "median", "quartiles", "of the sums"]
+    return f"{_table(heads, rows)}\n\n{origin}"
+
+
+RENDERERS: Mapping[str, Callable[[Results], str]] = {
+    "engine": engine,
+    "front": front,
+    "training_step": training_step,
+    "training_rival": training_rival,
+}
 
 
 def render(path: Path) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import front
 import pytest
 import tables
+import training_rival
 import training_step
 
 from bibert.data.examples import Split, TextData
@@ -19,6 +20,15 @@ def test_a_slow_moment_of_the_machine_hits_all_variants_of_a_round_and_cancels()
     ratio = training_step.summarize(alone)["ratios"]["bibert distillation / fine-tuning"]
     assert ratio["median"] == 1.5
     assert ratio["quartiles"] == [1.5, 1.5]
+
+
+def test_a_speed_is_the_ratio_of_the_times_within_a_turn():
+    turns = [1.0, 2.0, 8.0]
+    ours, rival = ([{"seconds": k * t, "CPU seconds": t, "peak": k * 1e6} for t in turns] for k in (1, 2))
+    found = training_rival.summarize(ours, rival)
+    assert found["speed"]["seconds"] == {"median": 2.0, "quartiles": [2.0, 2.0], "of_totals": 2.0}
+    assert found["speed"]["CPU seconds"]["median"] == 1.0
+    assert found["peak_memory_mb"] == [1.0, 2.0]
 
 
 def test_an_engine_that_was_not_run_is_in_the_table_with_the_reason():
