@@ -37,12 +37,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="The folder of the tasks.")
     parser.add_argument("--task", action="append", choices=TASKS, help="Only this one; may be repeated.")
+    parser.add_argument("--only", choices=("few", "all"), help="Only with few rows, or only with all.")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--option", action="append", default=[], help="A word to add to the command.")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "small_data.json")
     arguments = parser.parse_args()
     for task in arguments.task or TASKS:
-        for few in (True, False):
+        for few in {"few": (True,), "all": (False,), None: (True, False)}[arguments.only]:
             with tempfile.TemporaryDirectory() as scratch:
                 row = trained(arguments.folder / task, few, Path(scratch), arguments)
             known = load_json(arguments.output) or {"rows": []}
