@@ -27,6 +27,7 @@ MOST_WORDS_OF_README = 1200
 MOST_COLUMNS = 120
 # The commands of a document that trains through it all get four steps and a probe at every second one.
 SHORTER = {
+    "README.md": {"train": "--set min_steps=0 --set max_steps=4"},
     "docs/training.md": {"train": "--set min_steps=0 --set max_steps=4 --set eval_every=2"},
     "docs/analysis.md": {
         "distill": "--max-length 16 --set max_steps=4 --set eval_every=2 --probe-every 2",

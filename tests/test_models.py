@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,9 +159,12 @@ def test_a_name_on_the_hub_has_an_owner_and_may_have_a_revision(name, expected):
 
 
 def test_only_packed_files_are_fetched_from_the_hub(hub, path, tmp_path):
+    hub.answer = tmp_path / "snapshot"
+    hub.answer.mkdir()
+    fetched = shutil.copy(path, hub.answer)
     assert bibert.load("owner/name").labels == ("negative", "positive")
     assert hub.asked == ("owner/name", {"revision": None, "allow_patterns": "*.bibert"})
-    assert find_file("owner/name@v2") == path
+    assert find_file("owner/name@v2") == Path(fetched)
     assert hub.asked == ("owner/name", {"revision": "v2", "allow_patterns": "*.bibert"})
     hub.answer = tmp_path
     with pytest.raises(ModelFileError, match=r"owner/name: .*0 files"):
