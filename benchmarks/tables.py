@@ -79,11 +79,25 @@ def training_rival(results: Results) -> str:
     return f"{_table(heads, rows)}\n\n{origin}"
 
 
+def small_data(results: Results) -> str:
+    """Test accuracy of a default training beside a bag of words, a row for each task and number of labelled rows."""
+    rows = []
+    for row in sorted(results["rows"], key=lambda one: (one["task"], one["rows"])):
+        ours, words = (100 * row[model]["test_accuracy"] for model in ("metrics", "bag_of_words"))
+        rows.append([row["task"], f"{row['rows']:,}", f"{words:.1f}", f"{ours:.1f}", f"{ours - words:+.1f}"])
+        rows[-1] += [f"{row['minutes']} ({row['threads']})"]
+    runs = sorted({(row["commit"], row["cpu"], row["seed"], row["date"]) for row in results["rows"]})
+    origin = "; ".join(f"commit {commit}, {cpu}, seed {seed}, {date}" for commit, cpu, seed, date in runs)
+    heads = ["task", "labelled rows", "bag of words", "bibert train", "gain", "minutes (threads)"]
+    return f"{_table(heads, rows)}\n\npython benchmarks/small_data.py <tasks>; {origin}."
+
+
 RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "engine": engine,
     "front": front,
     "training_step": training_step,
     "training_rival": training_rival,
+    "small_data": small_data,
 }
 
 
