@@ -221,6 +221,19 @@ def card(path: Path) -> str:
     )
 
 
+def general(path: Path) -> str:
+    """The cosine and the losses of a general stage as it goes on."""
+    results = _read(path)
+    cosines = {point["step"]: point["cosine"] for point in results["evaluations"]}
+    names = [name for name in results["losses"][0] if name not in ("step", "loss")]
+    rows = [
+        [f"{point['step']:,}", f"{cosines[point['step']]:.3f}", *(f"{point[name]:.2f}" for name in names)]
+        for point in results["losses"]
+        if point["step"] in cosines
+    ]
+    return table(["step", "dev cosine", *(name.replace("_", " ") for name in names)], rows)
+
+
 VIEWS: Mapping[str, Callable[..., str]] = {
     view.__name__.replace("_", "-"): view
     for view in (
@@ -237,6 +250,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
         entropy_by_site,
         direction,
         card,
+        general,
     )
 }
 
