@@ -160,7 +160,13 @@ def test_mistakes_in_a_plan_are_found_before_anything_is_trained(plan, tmp_path)
         assert not (tmp_path / "runs").exists()
 
 
-def test_another_training_file_is_noted_as_augmented(plan, tmp_path):
+def test_another_training_file_is_noted_as_augmented_and_another_start_by_its_digest(plan, tmp_path):
+    begun = reproduce(replace(plan, schemes=("bibert",), seeds=(1,)), tmp_path / "runs", quiet)
+    start = str(tmp_path / "runs/sst2/bibert-1")
+    again = reproduce(replace(plan, schemes=("bibert",), seeds=(1,), start=start), tmp_path / "runs", quiet)
+    assert (tmp_path / "runs/sst2/bibert-1-bibert-1").is_dir()
+    assert [cell.origin["start"] is None for cell in again if cell not in begun] == [False]
+    shutil.rmtree(tmp_path / "runs")
     changed = replace(plan, train_file="train_aug.tsv", schemes=("bibert",), seeds=(1,))
     cells = reproduce(changed, tmp_path / "runs", quiet)
     assert {cell.scheme: cell.augmented for cell in cells} == {"full_precision": False, "bibert": True}

@@ -1,8 +1,8 @@
 """Run a table of the paper: one teacher for each task, every scheme and seed distilled from it, runs collected.
 
     OUTPUT/sst2/teacher         a run folder (see `training.run`)
-    OUTPUT/sst2/bibert-42       another, for a scheme and a seed; a training file that is not the task's own comes
-                                first in its name: train_aug-bibert-42
+    OUTPUT/sst2/bibert-42       another, for a scheme and a seed; a training file that is not the task's own and a
+                                start that is not the teacher come first in its name: train_aug-general_4-bibert-42
     OUTPUT/results.json         every finished run in OUTPUT, whoever trained it
     OUTPUT/table.md             the same runs beside the paper's figures
 
@@ -50,6 +50,7 @@ class Plan:
     changes: dict[str, Any] = field(default_factory=dict)  # to the students' recipe
     glue: Path | None = None  # the folder of GLUE's TSV files; None for the Hub
     train_file: str = TRAIN_FILE  # of the students, in the folder of each task
+    start: str | None = None  # the model that students are made from; None for their teacher
     probe_every: int = 0  # steps between two looks into a student; 0 for none
 
     def students_recipes(self, task: str) -> list[Recipe]:
@@ -108,7 +109,8 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
             callbacks = progress(f"{task} teacher")
             finetune(plan.checkpoint, own, teacher, plan.teachers_recipe(task), callbacks=callbacks)
         cells = write_results(output, plan.table)
-        prefix = "" if plan.train_file == TRAIN_FILE else f"{Path(plan.train_file).stem}-"
+        other = [*([] if plan.train_file == TRAIN_FILE else [plan.train_file]), *([plan.start] if plan.start else [])]
+        prefix = "".join(f"{Path(name).stem}-" for name in other)
         for scheme in plan.schemes:
             for recipe in plan.students_recipes(task):
                 distill(
@@ -117,6 +119,7 @@ def reproduce(plan: Plan, output: Path, progress: Progress) -> list[Cell]:
                     data,
                     output / task / f"{prefix}{scheme}-{recipe.seed}",
                     recipe,
+                    start=plan.start,
                     probe=probe_every(plan.probe_every) if plan.probe_every else None,
                     callbacks=progress(f"{task} {scheme}"),
                 )

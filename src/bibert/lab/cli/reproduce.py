@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from bibert.cli.console import print_json
-from bibert.cli.options import Json, ProbeEvery, option, parse_changes, require_torch
+from bibert.cli.options import Json, ProbeEvery, Start, option, parse_changes, require_torch
 from bibert.data.glue import TASKS, TRAIN_FILE, get_task
 from bibert.errors import DataError
 from bibert.lab.paper import TABLES, PaperTable
@@ -55,6 +55,7 @@ def run(
     train_file: Annotated[
         str, typer.Option(help="The students' training file in each task's folder, such as train_aug.tsv.")
     ] = TRAIN_FILE,
+    start: Start = None,
     probe_every: ProbeEvery = 0,
     json: Json = False,
 ) -> None:
@@ -86,6 +87,7 @@ def run(
         changes=parse_changes(changes or []),
         glue=glue,
         train_file=train_file,
+        start=start,
         probe_every=probe_every,
     )
     if checkpoint is None and teacher_recipe is not None:
