@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
 # Lines of Python: lower these numbers when something shrinks. They were 10,000, 4,800 and 16,500 before the general
 # stage, training from labels alone, texts without labels and calibrated scores; only features raise them.
-BUDGETS = {"src/bibert without lab": 10_700, "src/bibert/lab": 4_800, "tests": 16_650}
+BUDGETS = {"src/bibert without lab": 10_700, "src/bibert/lab": 4_800, "tests": 16_700}
 # Written with a class of one letter each, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"[/]work/|[/]root/|[/]home/\w|[/]tmp/\w")
 

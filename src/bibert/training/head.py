@@ -35,14 +35,14 @@ def fit_head(classifier: Classifier, rows: EncodedSplit, precision: Precision, s
         weights, biases, outputs = fitted.coef_[None], np.array([fitted.intercept_]), np.array([0])
     elif len(set(labels.tolist())) > 1:
         fitted = LogisticRegression(C=STRENGTH, max_iter=MOST_ITERATIONS).fit((features - mean) / spread, labels)
-        weights, biases, outputs = fitted.coef_, fitted.intercept_, fitted.classes_
+        weights, biases, outputs = fitted.coef_, fitted.intercept_, fitted.classes_.astype(np.int64)
         if len(outputs) == 2:  # one row, the log odds of the second class
             weights, biases = (np.concatenate([-part / 2, part / 2]) for part in (weights, biases))
     else:
         return
     weights = weights / spread
     head.weight.zero_()
-    head.bias.fill_(float(biases.min()) - 1)  # of classes that no chosen row has
+    head.bias.fill_(biases.min() - np.log(len(chosen)))  # of classes that no chosen row has
     head.weight[outputs] = torch.tensor(weights, dtype=torch.float32)
     head.bias[outputs] = torch.tensor(biases - weights @ mean, dtype=torch.float32)
 
