@@ -76,7 +76,7 @@ def trained(task: Path, few: bool, scratch: Path, arguments: argparse.Namespace)
         "minutes": round(seconds / 60, 1),
         "threads": arguments.threads,
         "options": arguments.option,
-        "seed": SEED,
+        "seed": 42,  # of the recipe; SEED chooses rows
         **machine.about(("torch",)),
     }
 

@@ -183,7 +183,7 @@ MISTAKES = {  # a command, and what its one line of error must name
     "distill train.csv -t start": "LABEL_0",
     "train train.csv -c start --set weights.atention=1": "'attention'",  # before the teacher is trained
     f"train train.csv --start start {SHORT} --set weights.hidden=1": "weights.hidden",
-    f"train train.csv --start start {SHORT} --texts lines.txt": "lines.txt",
+    f"train train.csv --start start {SHORT} --texts lines.txt": "--checkpoint",
     f"train train.csv --start start {SHORT} --test unknown.csv": "unknown.csv:3",
     f"{FINETUNE} --texts lines.txt": "lines.txt",
     "generalize lines.txt -c start": "lines.txt",

@@ -40,11 +40,11 @@ def test_labels_the_model_does_not_know_are_refused_with_both_numbers(teacher, d
         predict_logits(load_classifier(teacher), strange)
 
 
-@pytest.mark.parametrize(("rows_right", "distance"), [(15, 4.0), (19, 1.0), (11, 0.5)])
+@pytest.mark.parametrize(("rows_right", "distance"), [(75, 4.0), (95, 1.0), (55, 0.5)])
 def test_the_temperature_makes_equal_scores_the_share_of_right_answers(rows_right, distance):
-    logits = np.tile(np.array([distance, 0.0], np.float32), (20, 1))
-    gold = [0.0] * rows_right + [1.0] * (20 - rows_right)
-    expected = distance / math.log(rows_right / (20 - rows_right))
+    logits = np.tile(np.array([distance, 0.0], np.float32), (100, 1))
+    gold = [0.0] * rows_right + [1.0] * (100 - rows_right)
+    expected = distance / math.log(rows_right / (100 - rows_right))
     assert fit_temperature(logits, gold) == pytest.approx(expected, abs=1e-4)
     assert fit_temperature(logits * 3, gold) == pytest.approx(3 * expected, abs=1e-3)
 
@@ -60,4 +60,6 @@ def test_rows_that_fit_no_temperature_leave_scores_alone_and_bad_models_stay_in_
     logits = np.array([[2.0, 1.0], [0.0, 3.0]], np.float32)
     assert fit_temperature(logits, [0.0, 1.0]) == 1.0  # all right: the colder, the likelier
     assert fit_temperature(logits[:, :1], [2.0, 0.5]) == 1.0  # a regression
-    assert fit_temperature(logits, [1.0, 0.0]) == pytest.approx(20, abs=1e-3)  # all wrong: the warmer, the likelier
+    many = np.tile(logits, (10, 1))
+    assert fit_temperature(many, [1.0, 1.0, 1.0, 1.0, *[0.0, 1.0] * 8]) == 1.0  # 2 wrong: chance would decide
+    assert fit_temperature(many, [1.0, 0.0] * 10) == pytest.approx(20, abs=1e-3)  # all wrong: the warmer, the likelier

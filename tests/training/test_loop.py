@@ -253,7 +253,7 @@ def test_a_run_folder_can_be_moved_before_it_resumes(teacher, data, student, tmp
     ("limits", "steps", "interval"),
     [
         *(({}, 80, 50), ({"max_steps": 30}, 30, 30), ({"max_steps": 300}, 80, 50), ({"min_steps": 300}, 300, 50)),
-        *(({"min_steps": 300, "max_steps": 200}, 300, 50), ({"epochs": 0.5, "evaluations": 9}, 4, 1)),
+        *(({"min_steps": 300, "max_steps": 200}, 200, 50), ({"epochs": 0.5, "evaluations": 9}, 4, 1)),
         *(({"epochs": 2.5, "evaluations": 3}, 20, 6), ({"evaluations": 1}, 80, 50)),  # at 6, 12, 18 and at the end
         ({"eval_every": 0, "texts_share": 0.75}, 300, 30),  # 11 of 15 rows have no label
     ],

@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "quickstart": Command("bibert.lab.cli.quickstart", "See it work: train, binarize and compare on generated data."),
-    "train": Command("bibert.cli.train", "Fine-tune a teacher and distill it into a binarized student."),
+    "train": Command("bibert.cli.train", "Train a binarized classifier on labelled text."),
     "finetune": Command("bibert.cli.finetune", "Fine-tune a full-precision BERT: the teacher."),
     "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
     "generalize": Command("bibert.cli.generalize", "Binarize an encoder on plain text: a start for any task."),

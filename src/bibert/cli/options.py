@@ -120,7 +120,8 @@ class TrainingOptions:
         """The changes of --set and of the options for single keys, which win."""
         shortcuts = ("learning_rate", "epochs", "batch_size", "max_length", "seed")
         options = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
-        return parse_changes(self.changes or []) | options
+        epochs = {} if self.epochs is None else {"min_steps": 0, "max_steps": 0}  # a preset's limits would undo them
+        return epochs | parse_changes(self.changes or []) | options
 
     def trainer_arguments(self) -> dict[str, Any]:
         """Changes to the Trainer's arguments."""
@@ -230,7 +231,7 @@ class DataOptions(EvaluationOptions):
 
     texts: Annotated[
         list[Path] | None,
-        option("More texts, without labels: the teacher labels them. Lines or a table; .gz too; may be repeated."),
+        option("More texts, without labels, which need a teacher: Lines or a table; .gz too; may be repeated."),
     ] = None
 
     def load(self) -> "TextData":
@@ -250,7 +251,7 @@ class DataOptions(EvaluationOptions):
         return load_table(self.data, self.dev, self.columns, self.regression)
 
     def load_and_report(self, test: Path | None = None) -> "TextData":
-        """Read the data and print a summary, before hours of training; no text of the `test` rows is trained on."""
+        """Read the data and print a summary, before hours of training; `--texts` lose those of the `test` rows."""
         from bibert.data.examples import describe
         from bibert.data.tables import load_texts, with_unlabelled
         from bibert.training.run import is_main_process

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float]
 
-STUDENT_REMEDY = "it needs more steps (--epochs) or more rows; a 1-bit student takes thousands of steps"
+STUDENT_REMEDY = "it needs more rows or more steps (--epochs); with 1-bit activations it takes thousands of steps"
 TEACHER_REMEDY = (
     "a student will hardly be better; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
     "then --teacher-recipe longer.toml and another -o), or give another checkpoint"
@@ -62,13 +62,15 @@ def train(
     from bibert.training.teacher import finetune
 
     row = get_scheme(student.name)
+    if checkpoint is None and data.texts:
+        raise DataError("--texts need a teacher to label them; give the BERT to fine-tune with --checkpoint")
     start = start if start or checkpoint else options.shipped_start(row)
     recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
     texts = data.load_and_report(test)
     tested = None if test is None else replace(texts, dev={"test": load_split(test, data.columns, texts.label_names)})
-    output = output or Path("runs", Path(texts.name).stem)
+    output = output or Path("runs", Path(texts.name).stem + ("-taught" if checkpoint else ""))
     floor = _floor(texts, tested) if is_main_process() else {}
     scores, models = dict(floor), {row.name: output / "student" / RUN_MODEL}
     if checkpoint is not None:
@@ -100,6 +102,7 @@ def train(
         if tested is not None:
             scores |= {name: scores[name] | _metrics_of(folder, tested, recipe) for name, folder in models.items()}
         print_metrics(scores, models, json)
+        say(f"next: bibert pack {models[row.name]} -o {output.name}.bibert")
         _warn_if_no_better(row.name, scores[row.name], floor, STUDENT_REMEDY)
 
 

@@ -169,7 +169,8 @@ def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME, *, pairs:
     rows: dict[tuple[str, ...], None] = {}
     for path in paths:
         table = read_table(path)
-        found = find_text_columns(table.columns, columns, table.header_place)
+        wanted = BY_NAME if format_of(path) == "txt" else columns  # lines have no other columns
+        found = find_text_columns(table.columns, wanted, table.header_place)
         names = (found.text, found.pair) if pairs else (found.text,)
         if not all(names):
             raise DataError(f"{table.header_place}: the task has pairs, this file one text a row; name two columns")
@@ -190,7 +191,7 @@ def with_unlabelled(
     held_out = {row for split in measured for row in map(_as_compared, split.texts_or_pairs)}
     kept = [row for row, text in enumerate(texts.texts_or_pairs) if _as_compared(text) not in held_out]
     if not kept:
-        raise DataError(f"{texts.origin}: has no text besides dev and test rows; add texts")
+        raise DataError(f"{texts.origin}: has no text, or only dev and test rows; add texts")
     unlabelled = replace(_take(texts, kept, "texts"), origin=texts.origin)
     return replace(data, unlabelled=unlabelled), len(texts) - len(kept)
 

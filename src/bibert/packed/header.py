@@ -47,7 +47,7 @@ class Description:
     config: PackedConfig
     labels: tuple[str, ...]  # names of the outputs; regression has one
     max_length: int  # the longest input, in tokens
-    about: Mapping[str, Any]  # where the model comes from, as plain JSON values; nothing is computed from it
+    about: Mapping[str, Any]  # where the model comes from, as plain JSON values; the engine computes nothing from it
     temperature: float = field(default=1.0, kw_only=True)  # scores are the softmax of logits / temperature
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import evaluating
 from bibert.packed.header import TEMPERATURES
 
+FEWEST_MISTAKES = 5  # of a fit of the temperature
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]  # passes on so many batches and may show progress
 
 
@@ -45,13 +46,13 @@ def predict_logits(
 def fit_temperature(logits: npt.NDArray[Any], labels: npt.NDArray[Any] | Sequence[float]) -> float:
     """The temperature at which the softmax of logits / temperature makes gold labels likeliest, to four digits.
 
-    1, which changes nothing, for a regression, and if every row is right: then nothing bounds the temperature below.
+    1, which changes nothing, for a regression, and if fewer than `FEWEST_MISTAKES` rows are wrong: then chance decides.
     """
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
     gold, exact = np.asarray(labels).astype(np.int64), logits.astype(np.float64)
-    if logits.shape[-1] == 1 or (logits.argmax(axis=-1) == gold).all():
+    if logits.shape[-1] == 1 or (logits.argmax(axis=-1) != gold).sum() < FEWEST_MISTAKES:
         return 1.0
 
     def loss(exponent: float) -> float:

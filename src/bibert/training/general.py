@@ -17,7 +17,7 @@ from bibert.data.examples import Split, TextData
 from bibert.data.metrics import score_answers
 from bibert.distill.losses import sentence
 from bibert.distill.objective import TERMS, Objective
-from bibert.errors import CheckpointError, DataError, RecipeError
+from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.nn.checkpoint import Classifier, load_classifier, model_folder
 from bibert.nn.model import evaluating
 from bibert.nn.schemes import Scheme, as_scheme
@@ -27,7 +27,7 @@ from bibert.training.loop import TrainingData, dropout_overrides, training_argum
 from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
 from bibert.training.run import finish, finished_metrics, opened
-from bibert.training.student import DistillTrainer, FrozenTeacher, train_heads
+from bibert.training.student import DistillTrainer, FrozenTeacher, check_vocabulary, train_heads
 
 STAGE = "general"
 WEIGHTS = {
@@ -53,7 +53,7 @@ class GeneralTrainer(DistillTrainer):
         texts = {name: value for name, value in self._prepare_inputs(inputs).items() if name != "labels"}
         assert self.teacher is not None
         with evaluating(model):
-            student, teacher = model(**texts, trace=True).trace, self.teacher(texts, trace=True).trace
+            student, teacher = (one(**texts, trace=("pooled",)).trace for one in (model, self.teacher.model.eval()))
         assert teacher is not None
         return None, student.pooled, sentence(teacher.hidden_states[-1], teacher.mask)
 
@@ -61,7 +61,8 @@ class GeneralTrainer(DistillTrainer):
 def general_data(texts: Split) -> TextData:
     """Plain texts as data without labels: the first thousand are set aside and measure progress."""
     if len(texts) < DEV_ROWS + TEXTS_PER_PAIR:
-        raise DataError(f"{texts.origin}: has {len(texts):,} different texts, {DEV_ROWS:,} are set aside; add texts")
+        needed = f"{DEV_ROWS + TEXTS_PER_PAIR:,} are needed, of which {DEV_ROWS:,} are set aside"
+        raise DataError(f"{texts.origin}: has {len(texts):,} different texts, {needed}; add texts")
     parts = slice(DEV_ROWS, None), slice(DEV_ROWS)
     train, dev = (Split(texts.texts[rows], None, texts.labels[rows], texts.origin) for rows in parts)
     return TextData("general", train, {"dev": dev}, (), ("cosine",), texts.origin)
@@ -83,6 +84,9 @@ def generalize(  # noqa: PLR0913 - two models, a scheme, data, a place and a rec
     `start` is a student of the same architecture to continue from, such as the result at another position of the dial.
     """
     scheme = as_scheme(scheme)
+    if len(scheme.schedule) > 1:
+        stages = f"scheme {scheme.name!r} has {len(scheme.schedule)} stages"
+        raise SchemeError(f"{stages}, and the general stage is one; choose a scheme with one")
     objective = general_objective(recipe)
     encoder, start = model_folder(encoder), None if start is None else model_folder(start)
     models = {"teacher": encoder} if start is None else {"teacher": encoder, "start": start}
@@ -94,7 +98,10 @@ def generalize(  # noqa: PLR0913 - two models, a scheme, data, a place and a rec
         teacher = load_classifier(encoder, (), dropout_overrides(recipe))
         if teacher.model.config.quantization.is_quantized:
             raise CheckpointError(f"{encoder}: is a quantized student; give a full-precision BERT")
-        before = teacher if start is None else load_classifier(start, (), dropout_overrides(recipe))
+        before = teacher
+        if start is not None:
+            before = load_classifier(start, (), dropout_overrides(recipe))
+            check_vocabulary(start, before, teacher)
         encoded = encode_general(data, teacher, recipe)
         student = Classifier(first_student(before.model, scheme), teacher.tokenizer)
         batch = [encoded.train[row] for row in range(min(recipe.batch_size, len(encoded.train)))]

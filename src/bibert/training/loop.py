@@ -187,7 +187,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
 
     def precision(self, model: Any) -> AbstractContextManager[None]:
         """Inside, products are computed in the recipe's precision in training, and in float32 otherwise."""
-        return products_in(self.recipe.precision if model.training else "float32", self.args.device.type)
+        several = self.args.n_gpu > 1 and self.recipe.precision == "fastest"  # DataParallel would compute in float16
+        return products_in(
+            self.recipe.precision if model.training and not several else "float32", self.args.device.type
+        )
 
     def gold_loss(self, labels: Tensor) -> Callable[[Tensor], Tensor]:
         """The loss of logits against `labels`, by the recipe."""
@@ -239,8 +242,10 @@ class BertTrainer(Trainer):  # type: ignore[misc]
 def products_in(precision: Precision, device: str) -> AbstractContextManager[None]:
     """Inside, networks compute products in `precision`; the backward pass uses the precision of the forward pass."""
     if precision == "fastest":
-        known = torch.cpu.get_capabilities() if device == "cpu" else {"bf16": True}
-        precision = "bfloat16" if any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")) else "float32"
+        known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions of torch
+        on_cpu = any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+        has = on_cpu if device == "cpu" else device == "cuda" and torch.cuda.is_bf16_supported()
+        precision = "bfloat16" if has else "float32"
     return torch.autocast(device, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
@@ -276,15 +281,17 @@ def texts_per_batch(recipe: Recipe, data: TrainingData) -> int:
 def planned_steps(recipe: Recipe, epoch: int) -> int:
     """The optimizer steps of a training: its epochs of so many steps each, within the recipe's limits."""
     steps = math.ceil(recipe.epochs * epoch)
-    return max(min(steps, recipe.max_steps or steps), recipe.min_steps)
+    wanted = max(steps, recipe.min_steps)
+    return min(wanted, recipe.max_steps or wanted)
 
 
 def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **changes: Any) -> TrainingArguments:
     """The Trainer's arguments for a recipe, with `changes`; checkpoints go to `folder`.
 
-    Several processes share each batch evenly and compute the loss of one process, with three exceptions: accelerate
-    fills up the last batch of an epoch from its beginning; `norm_scope = "batch"` sees only a process's own share; and
-    so do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range).
+    Several processes share each batch evenly and compute the loss of one process, with four exceptions: accelerate
+    fills up the last batch of an epoch from its beginning; `norm_scope = "batch"` sees only a process's own share; so
+    do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range); and
+    the gold loss is a mean over the labelled rows of each process.
     """
     epoch = math.ceil(len(data.train) / (recipe.batch_size - texts_per_batch(recipe, data)))
     steps = planned_steps(recipe, epoch)
@@ -326,7 +333,7 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     processes = arguments.world_size * max(arguments.n_gpu, 1)
     if recipe.batch_size % processes:
         raise RecipeError(f"recipe: batch_size is {recipe.batch_size}, not a multiple of the {processes} processes")
-    if arguments.n_gpu > 1 and recipe.precision != "float32":  # DataParallel would compute in float16
+    if arguments.n_gpu > 1 and recipe.precision == "bfloat16":  # DataParallel would compute in float16
         problem = f"precision is {recipe.precision}, but one process would use {arguments.n_gpu} GPUs"
         remedy = f"start one process per GPU: torchrun --nproc-per-node {arguments.n_gpu} -m bibert ..."
         raise RecipeError(f"recipe: {problem}; {remedy}")

@@ -183,13 +183,18 @@ def _load_start(start: str | Path, teacher: Classifier | None, data: TextData, r
         labels = f"{_labels(learned)}, the data has {_labels(data.label_names)}, so its answers would be swapped"
         raise CheckpointError(f"{start}: has {labels}; start from a model with the labels in this order")
     classifier = load_classifier(start, data.label_names, dropout_overrides(recipe))
-    mine = classifier.tokenizer.get_vocab()
-    theirs = mine if teacher is None else teacher.tokenizer.get_vocab()
+    if teacher is not None:
+        check_vocabulary(start, classifier, teacher)
+    return classifier
+
+
+def check_vocabulary(start: str | Path, classifier: Classifier, teacher: Classifier) -> None:
+    """Raise `CheckpointError` if a start does not read the teacher's tokens."""
+    mine, theirs = classifier.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     if mine != theirs:
         tokenizers = f"its tokenizer ({len(mine)} tokens) is not the teacher's ({len(theirs)} tokens)"
         remedy = "start from a BERT with the teacher's vocabulary"
         raise CheckpointError(f"{start}: {tokenizers}, and both read the same ids; {remedy}")
-    return classifier
 
 
 def _knows_labels(start: str | Path, data: TextData) -> bool:
