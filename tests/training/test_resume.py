@@ -173,9 +173,13 @@ def test_a_locked_folder_is_refused_with_the_process_that_holds_it(tmp_path):
             assert (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
-def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, start, data, teacher_recipe):
+def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, start, data, teacher_recipe, monkeypatch):
     short, long = (replace(teacher_recipe, epochs=epochs) for epochs in (2, 4))
     finetune(start, data, tmp_path, short)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(CheckpointError, match="epochs was 2"):
+        finetune(start, data, tmp_path, long)
+    monkeypatch.delenv("WORLD_SIZE")
     metrics = finetune(start, data, tmp_path, long)
     notes = json.loads((tmp_path / "run.json").read_text())
     assert notes["continued"] == [{"recipe.epochs": 2}]

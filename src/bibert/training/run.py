@@ -109,6 +109,8 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]
     identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
     may_change = {part + name for part in identified for name in ("name", "source", "train", "texts")}
     longer = [key for key in changed if key in LENGTHS and before.get(key) and now[key] > before[key]]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # the other processes would not learn of it in time
+        longer = []
     decisive = [key for key in changed if key not in may_change and key not in longer]
     if decisive:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme
