@@ -37,8 +37,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 8192, max_length: in
     A word outside the vocabulary is split into its characters. The same texts give the same vocabulary, which the
     trainer of `tokenizers` does not guarantee: it breaks ties by hash order. Here ties are broken alphabetically.
     """
-    from transformers import PreTrainedTokenizerFast
-
     pipeline = Tokenizer(models.WordPiece(unk_token=UNK))
     pipeline.normalizer = normalizers.BertNormalizer(lowercase=True)
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -54,6 +52,13 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 8192, max_length: in
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
     )
+    return fast_tokenizer(pipeline, max_length)
+
+
+def fast_tokenizer(pipeline: Tokenizer, max_length: int) -> "PreTrainedTokenizerFast":
+    """A tokenizer of BERT's as transformers wraps it."""
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(
         tokenizer_object=pipeline,
         **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},

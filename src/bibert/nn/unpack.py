@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from bibert.data.encoding import SPECIAL_TOKENS
+from bibert.data.encoding import fast_tokenizer
 from bibert.errors import CheckpointError, SchemeError
 from bibert.nn.layers import BiBertConfig, Shift
 from bibert.nn.levels import Levels
@@ -60,13 +60,7 @@ def unpacked(path: Path, config: BiBertConfig) -> tuple[BiBertForSequenceClassif
     left = [name for name in missing if not name.startswith("classifier.") and not name.endswith(".gain")]
     assert not left, left  # a gain that is missing stays 1
     assert not unexpected, unexpected
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(packed.tokenizer.decode()),
-        **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
-        model_max_length=packed.config.positions,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
-    return network, tokenizer
+    return network, fast_tokenizer(Tokenizer.from_str(packed.tokenizer.decode()), packed.config.positions)
 
 
 def _state(packed: PackedModel, network: BiBertForSequenceClassification) -> State:

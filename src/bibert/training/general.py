@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from transformers import TrainerCallback, set_seed
 
-from bibert.data.encoding import Collator, EncodedSplit, check_length, encode
+from bibert.data.encoding import EncodedSplit, check_length, encode
 from bibert.data.examples import Split, TextData
 from bibert.data.metrics import score_answers
 from bibert.distill.losses import sentence
@@ -21,13 +21,12 @@ from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.nn.checkpoint import Classifier, load_classifier, model_folder
 from bibert.nn.model import evaluating
 from bibert.nn.schemes import Scheme, as_scheme
-from bibert.nn.students import calibrate, first_student
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import TrainingData, dropout_overrides, training_arguments
 from bibert.training.provenance import request_of
 from bibert.training.recipe import Recipe
 from bibert.training.run import finish, finished_metrics, opened
-from bibert.training.student import DistillTrainer, FrozenTeacher, check_vocabulary, train_heads
+from bibert.training.student import DistillTrainer, FrozenTeacher, check_vocabulary, next_student, train_heads
 
 STAGE = "general"
 WEIGHTS = {
@@ -53,7 +52,7 @@ class GeneralTrainer(DistillTrainer):
         texts = {name: value for name, value in self._prepare_inputs(inputs).items() if name != "labels"}
         assert self.teacher is not None
         with evaluating(model):
-            student, teacher = (one(**texts, trace=("pooled",)).trace for one in (model, self.teacher.model.eval()))
+            student, teacher = model(**texts, trace=("pooled",)).trace, self.teacher(texts, ("pooled",)).trace
         assert teacher is not None
         return None, student.pooled, sentence(teacher.hidden_states[-1], teacher.mask)
 
@@ -103,9 +102,7 @@ def generalize(  # noqa: PLR0913 - two models, a scheme, data, a place and a rec
             before = load_classifier(start, (), dropout_overrides(recipe))
             check_vocabulary(start, before, teacher)
         encoded = encode_general(data, teacher, recipe)
-        student = Classifier(first_student(before.model, scheme), teacher.tokenizer)
-        batch = [encoded.train[row] for row in range(min(recipe.batch_size, len(encoded.train)))]
-        calibrate(student.model, Collator(teacher.tokenizer.pad_token_id)(batch), before.model)
+        student = next_student(before, scheme, 0, encoded, recipe.batch_size)
         train_heads(student, objective)
         training = training_arguments(recipe, encoded, run.stage(STAGE), **arguments)
         watching: list[TrainerCallback] = [JsonLog(run.log, STAGE), *callbacks]

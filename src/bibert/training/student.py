@@ -113,7 +113,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
             if is_whole(run.stage_result(stage.name)):
                 student = load_classifier(run.stage_result(stage.name))
                 continue
-            student = _next_student(student, scheme, number, encoded, recipe.batch_size)
+            student = next_student(student, scheme, number, encoded, recipe.batch_size)
             if number == 0 and "start" in models and not _knows_labels(models["start"], data):
                 fit_head(student, encoded.train, recipe.precision, recipe.seed)
             objective = objectives[stage.name]
@@ -144,7 +144,7 @@ def _check_without_teacher(objectives: Mapping[str, Objective], data: TextData) 
         raise DataError(f"{data.unlabelled.origin}: has no labels, and there is no teacher to give them; name one")
 
 
-def _next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, batch_size: int) -> Classifier:
+def next_student(before: Classifier, scheme: Scheme, number: int, data: TrainingData, batch_size: int) -> Classifier:
     """The student that a stage starts from: a new one, the ternary one split, or the one before; calibrated if new."""
     if number == 0:
         model = first_student(before.model, scheme)
