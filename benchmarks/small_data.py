@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from bibert import machine
-from bibert.data.metrics import score_answers
+from bibert.data.examples import TextData
 from bibert.data.readers import Columns
 from bibert.data.tables import classes_of, load_split, metrics_for, read_table
 from bibert.files import load_json, save_json
-from bibert.training.floor import bag_of_words
+from bibert.training.floor import words_alone
 
 TASKS = ("trec", "sms_spam", "tweet_emotion", "clinc150")
 FEW = 450
@@ -104,10 +104,7 @@ def words(train: Path, test: Path) -> dict[str, float]:
     """The metrics of a bag of words that learned from every row of the training file."""
     names = classes_of(read_table(train), "label")
     learned, held_out = (load_split(path, Columns("text", "", "label"), names) for path in (train, test))
-    answers = bag_of_words(learned).predict(held_out.joined_texts)
-    return {
-        f"test_{name}": value for name, value in score_answers(answers, held_out.labels, metrics_for(names)).items()
-    }
+    return words_alone(TextData(train.parent.name, learned, {"test": held_out}, names, metrics_for(names), train))
 
 
 if __name__ == "__main__":
