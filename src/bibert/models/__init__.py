@@ -9,7 +9,7 @@ from typing import Any
 
 from bibert.errors import ModelFileError, one_line
 
-DEFAULT = "sst2"  # sentiment of English sentences
+DEFAULT = "sentiment_4"  # sentiment of English sentences, activations of 4 bits
 FOLDER = Path(__file__).parent
 SUFFIX = ".bibert"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)

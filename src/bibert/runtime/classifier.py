@@ -90,9 +90,9 @@ SCORE_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Scores]] = {
 def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None = None) -> "TextClassifier":
     """Load a packed model: a file, a folder with exactly one, "owner/name" or "owner/name@revision" on the Hub.
 
-    By default this is "sst2", the sentiment of English sentences, which ships with the package. `threads` share a call;
-    0 means one per CPU that the calling thread may use. `isa` is the instruction set, such as "avx2"; None uses the
-    variable BIBERT_ISA, else the best one.
+    By default this is "sentiment_4", the sentiment of English sentences, which ships with the package. `threads` share
+    a call; 0 means one per CPU that the calling thread may use. `isa` is the instruction set, such as "avx2"; None uses
+    the variable BIBERT_ISA, else the best one.
 
     Raises:
         ModelFileError: there is no such file, or it is not a complete packed model.
