@@ -65,6 +65,7 @@ PANELS = (
         "time for one text, ms (log scale)",
         {
             "bibert": LEFT,
+            "bibert, 4 bits": LEFT,
             "torch-fp32": ABOVE,
             "onnx-fp32": (-8, -16),
             "onnx-int8": LEFT,
@@ -79,11 +80,12 @@ PANELS = (
         "size to ship, MB (log scale)",
         {
             "bibert": LEFT,
+            "bibert, 4 bits": LEFT,
             "torch-fp32": ABOVE,
             "onnx-fp32": (-30, 17),
             "onnx-int8": (-9, 1),
             "openvino-fp32": (-10, -14),
-            "openvino-int8": (-10, -9),
+            "openvino-int8": (0, -32),
             "bag of words": (5, 11),
         },
     ),

@@ -45,6 +45,7 @@ def at_a_glance(front: Path) -> str:
         "torch-fp32": "full precision (PyTorch)",
         "onnx-fp32": "full precision (ONNX Runtime)",
         "onnx-int8": "int8 (ONNX Runtime)",
+        "bibert, 4 bits": "**4 bits (bibert)**",
         "bibert": "**1 bit (bibert)**",
         "bag of words": "no network: bag of words",
     }
