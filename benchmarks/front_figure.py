@@ -69,7 +69,7 @@ PANELS = (
             "torch-fp32": ABOVE,
             "onnx-fp32": (-8, -16),
             "onnx-int8": LEFT,
-            "openvino-fp32": (-6, 24),
+            "openvino-fp32": (-34, 20),
             "openvino-int8": (0, -28),
             "bag of words, bigrams": (18, 0),
             "mean of GloVe": (10, 11),
