@@ -19,6 +19,7 @@ from bibert.nn.functional import (
     Quantized,
     attention_scores,
     bamm,
+    mask_keys,
     straight_through,
 )
 from bibert.nn.quantizers import SMALLEST_STEP, Calibrated
@@ -154,7 +155,7 @@ class LevelAttention(nn.Module):
         self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float
     ) -> AttentionResult:
         scores = attention_scores(query, key)
-        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        masked = mask_keys(scores, mask)
         with torch.no_grad():
             rounded = torch.exp(masked - masked.amax(dim=-1, keepdim=True)).mul_(2**self.bits - 1).add_(0.5).floor_()
             rounded /= rounded.sum(dim=-1, keepdim=True)
