@@ -57,9 +57,9 @@ class _DirectionDistance(torch.autograd.Function):
         difference = torch.sub(s.div_(norm_s), t.div_(norm_t), out=t)
         distance = norm(difference)
         if ctx.needs_input_grad[0]:
-            slope = torch.where(distance > 0, 1 / (norm_s * distance), 0.0)
+            slope = torch.where(distance > 0, (2 if similar else 1) / (norm_s * distance), 0.0)
             gradient = difference.addcmul_(s, distance * distance, value=-0.5).mul_(slope)
-            gradient = (2 * gradient.view(*x.shape[:-1], -1)) @ x if similar else gradient.view_as(x)
+            gradient = gradient.view(*x.shape[:-1], -1) @ x if similar else gradient.view_as(x)
             ctx.save_for_backward(gradient.mul_(mask))
         return distance
 

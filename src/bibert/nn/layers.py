@@ -207,7 +207,7 @@ class SoftmaxAttention(nn.Module):
     def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
         masked = functional.mask_keys(scores, mask)
         if self.training or not self.is_quantized:
-            return torch.softmax(masked, dim=-1)
+            return functional.softmax(masked)
         # Rounded once from float64, equal scores get equal weights, so a threshold cannot separate them.
         return torch.softmax(masked.double(), dim=-1).to(scores.dtype)
 
