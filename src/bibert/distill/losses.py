@@ -80,7 +80,7 @@ def similarity(x: Tensor) -> Tensor:
     return x @ x.transpose(-1, -2)
 
 
-def direction_distance(  # noqa: PLR0913 - two tensors, their mask, and how to compare them
+def direction_distance(
     student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope, *, lead_dims: int, similar: bool = False
 ) -> Tensor:
     """The mean of ‖S/‖S‖ - T/‖T‖‖ where `mask` is 1, a number from 0 to 2; the teacher has no gradient.
