@@ -8,6 +8,7 @@ mean over the processes of a distributed run is the loss of the whole batch; `no
 Each function sees one layer; `objective` sums over layers and applies the weights. The teacher is frozen: no `detach`.
 """
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -39,65 +40,62 @@ def prediction_loss(student: Tensor, teacher: Tensor) -> Tensor:
     return F.cross_entropy(student, teacher.softmax(dim=-1))
 
 
-class _Similarity(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x @ x.transpose(-1, -2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return (gradient + gradient.transpose(-1, -2)) @ x  # autograd would compute two products
-
-
 class _DirectionDistance(torch.autograd.Function):
-    """d = ‖S/‖S‖ - T/‖T‖‖ with ∂d/∂S = (cos · S/‖S‖ - T/‖T‖) / (‖S‖ d), which is 0 at d = 0."""
+    """d = ‖S/‖S‖ - T/‖T‖‖ of each group, with ∂d/∂S = (S/‖S‖ - T/‖T‖ - d²/2 · S/‖S‖) / (‖S‖ d), which is 0 at d = 0.
+
+    S is the student's masked tensor X, or XXᵀ; then ∂d/∂X = 2 · ∂d/∂S · X. The gradient is computed in the forward
+    pass, because it is smaller than XXᵀ, which need not be kept.
+    """
 
     @staticmethod
-    def forward(ctx: Any, student: Tensor, teacher: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
-        norm_s, norm_t = (norm((x * x).mul_(mask), dims).clamp_min(TINY) for x in (student, teacher))
-        distance = norm((student / norm_s).sub_(teacher / norm_t).square_().mul_(mask), dims)
-        ctx.save_for_backward(student, teacher, mask, norm_s, norm_t, distance)
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, mask: Tensor, lead_dims: int, similar: bool) -> Tensor:
+        x, y = (torch.mul(one, mask, out=one.new_empty(one.shape)) for one in (student, teacher))
+        s, t = (similarity(one) if similar else one for one in (x, y))
+        groups = math.prod(x.shape[:lead_dims])
+        s, t = s.view(groups, -1), t.view(groups, -1)
+        norm_s, norm_t = norm(s).clamp_min_(TINY), norm(t).clamp_min_(TINY)
+        difference = torch.sub(s.div_(norm_s), t.div_(norm_t), out=t)
+        distance = norm(difference)
+        if ctx.needs_input_grad[0]:
+            slope = torch.where(distance > 0, (2 if similar else 1) / (norm_s * distance), 0.0)
+            gradient = difference.addcmul_(s, distance * distance, value=-0.5).mul_(slope)
+            gradient = gradient.view(*x.shape[:-1], -1) @ x if similar else gradient.view_as(x)
+            ctx.save_for_backward(gradient.mul_(mask))
         return distance
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        student, teacher, mask, norm_s, norm_t, distance = ctx.saved_tensors
-        slope = torch.where(distance > 0, gradient / (norm_s * distance), 0.0)
-        cosine = 1 - distance * distance / 2
-        difference = (student * (slope * cosine / norm_s)).sub_(teacher * (slope / norm_t))
-        return difference.mul_(mask), None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        slope: Tensor = ctx.saved_tensors[0]
+        return (slope.view(len(gradient), -1) * gradient).view_as(slope), None, None, None, None
 
 
-def norm(squares: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The Euclidean norm, from squares, over some dimensions, which are kept with size 1."""
-    return squares.sum(dim=dims, keepdim=True).sqrt()
+def norm(rows: Tensor) -> Tensor:
+    """The Euclidean norm of each row, (rows, 1)."""
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
 
 
 def similarity(x: Tensor) -> Tensor:
     """XXᵀ of each head, (B, H, T, D) to (B, H, T, T)."""
-    return _Similarity.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+    return x @ x.transpose(-1, -2)
 
 
 def direction_distance(
-    student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope, *, lead_dims: int
+    student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope, *, lead_dims: int, similar: bool = False
 ) -> Tensor:
     """The mean of ‖S/‖S‖ - T/‖T‖‖ where `mask` is 1, a number from 0 to 2; the teacher has no gradient.
 
     Scope "sample", the paper's reading, takes a norm per index of the first `lead_dims` dimensions: 2 for (sample,
     head), 1 for sample. "batch", the released code's, takes one for the tensor: long texts and large heads dominate.
+    `similar` compares the similarities of the last two dimensions, XXᵀ, instead of the tensors.
     """
-    dims = tuple(range(lead_dims if norm_scope == "sample" else 0, student.dim()))
-    return _DirectionDistance.apply(student, teacher, mask, dims).mean()  # type: ignore[no-untyped-call, no-any-return]
+    lead_dims = lead_dims if norm_scope == "sample" else 0
+    return _DirectionDistance.apply(student, teacher, mask, lead_dims, similar).mean()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def dmd_loss(student: Tensor, teacher: Tensor, mask: Tensor, norm_scope: NormScope) -> Tensor:
     """‖P_F - P_F,T‖ for one F of {Q, K, V} of any scale; (B, H, T, D) each, `mask` (B, T) or ones."""
-    pairs = mask[:, None, :, None] * mask[:, None, None, :]
-    return direction_distance(similarity(student), similarity(teacher), pairs, norm_scope, lead_dims=2)
+    return direction_distance(student, teacher, mask[:, None, :, None], norm_scope, lead_dims=2, similar=True)
 
 
 def sentence(states: Tensor, mask: Tensor) -> Tensor:

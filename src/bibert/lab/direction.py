@@ -88,5 +88,5 @@ def _pairs(layers: "list[LayerTrace]", mask: "Tensor") -> "dict[str, list[Tensor
     found = {SCORES: [layer.scores.cpu() for layer in layers]}
     for name in SIMILARITIES:
         products = [similarity(getattr(layer, name) * tokens) for layer in layers]
-        found[name] = [(one / norm(one * one, (-2, -1)).clamp_min(TINY)).cpu() for one in products]
+        found[name] = [(one / norm(one.flatten(-2)).unsqueeze(-1).clamp_min(TINY)).cpu() for one in products]
     return found

@@ -20,6 +20,9 @@ from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 
 Map = Callable[[Tensor], Tensor]
 AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
+AFTER_GELU_ONE = 1.1444507837295532  # the least float32 whose GELU is above 1; no GELU is below -1
+MINUS_ONE = torch.tensor(-1.0)
+SHORTEST_SOFTMAX = 16  # torch computes a softmax of fewer numbers one by one, ten times as slowly
 
 
 class Quantized(NamedTuple):
@@ -41,7 +44,12 @@ def bools(x: Tensor) -> Tensor:
 
 def signs(x: Tensor) -> Tensor:
     """+1 where x ≥ 0, -1 elsewhere, without a gradient."""
-    return bools(x).mul_(2).sub_(1)
+    return signs_of(bools(x))
+
+
+def signs_of(bits: Tensor) -> Tensor:
+    """2 · bits - 1, in place and in one pass."""
+    return torch.add(MINUS_ONE, bits, alpha=2, out=bits)
 
 
 def where_at_most_one(gradient: Tensor, x: Tensor) -> Tensor:
@@ -67,17 +75,18 @@ class _Binarize(torch.autograd.Function):
 class _BinarizeRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
-        centred = weight - weight.mean(dim=-1, keepdim=True)
-        low, high = torch.aminmax(centred)
-        # Latent weights of a BERT are far below 1; the window is stored only if it excludes something.
-        ctx.window = None if bool(low >= -1) and bool(high <= 1) else centred.abs() <= 1
-        return signs(centred)
+        mean = weight.mean(dim=-1, keepdim=True)
+        # Latent weights of a BERT rarely differ by more than 1; only then can one be outside the window.
+        ctx.save_for_backward(*((weight, mean) if weight.amax() - weight.amin() > 1 else ()))
+        return signs_of(torch.ge(weight, mean, out=torch.empty_like(weight)))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        inside = gradient if ctx.window is None else gradient * ctx.window
-        return inside - inside.mean(dim=-1, keepdim=True)
+        if ctx.saved_tensors:
+            weight, mean = ctx.saved_tensors
+            gradient = where_at_most_one(gradient, weight - mean)
+        return gradient - gradient.mean(dim=-1, keepdim=True)
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -163,7 +172,7 @@ def gelu_sign(x: Tensor) -> Tensor:
     """
 
     def gradient_of(gradient: Tensor, x: Tensor) -> Tensor:
-        inside = where_at_most_one(gradient, torch.nn.functional.gelu(x))
+        inside = torch.ops.aten.hardtanh_backward(gradient, x, -math.inf, AFTER_GELU_ONE)
         return torch.ops.aten.gelu_backward(inside, x)  # type: ignore[no-any-return]
 
     return _Binarize.apply(x, signs, gradient_of)  # type: ignore[no-untyped-call, no-any-return]
@@ -240,6 +249,20 @@ class AttentionResult(NamedTuple):
 def attention_scores(query: Quantized, key: Quantized) -> Tensor:
     """A = (B_Q ⊗ B_Kᵀ) / √D, the attention scores (Eq. 4)."""
     return rows_product(query, key) / math.sqrt(query.levels.shape[-1])
+
+
+def mask_keys(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores with the least float where `mask` is 0; a sum is ten times as fast as `masked_fill`."""
+    return scores + (1 - mask) * torch.finfo(scores.dtype).min
+
+
+def softmax(x: Tensor) -> Tensor:
+    """The softmax of the last dimension; a short one is filled up with numbers whose weight is 0."""
+    missing = SHORTEST_SOFTMAX - x.shape[-1]
+    if missing <= 0:
+        return torch.softmax(x, dim=-1)
+    filled = torch.nn.functional.pad(x, (0, missing), value=torch.finfo(x.dtype).min)
+    return torch.softmax(filled, dim=-1)[..., :-missing]
 
 
 def bi_attention(

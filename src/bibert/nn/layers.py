@@ -205,9 +205,9 @@ class SoftmaxAttention(nn.Module):
         return AttentionResult(context, scores, weights, HeadLevels(queries.levels, keys.levels, values.levels))
 
     def _softmax(self, scores: Tensor, mask: Tensor) -> Tensor:
-        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        masked = functional.mask_keys(scores, mask)
         if self.training or not self.is_quantized:
-            return torch.softmax(masked, dim=-1)
+            return functional.softmax(masked)
         # Rounded once from float64, equal scores get equal weights, so a threshold cannot separate them.
         return torch.softmax(masked.double(), dim=-1).to(scores.dtype)
 

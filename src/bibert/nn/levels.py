@@ -19,6 +19,8 @@ from bibert.nn.functional import (
     Quantized,
     attention_scores,
     bamm,
+    mask_keys,
+    softmax,
     straight_through,
 )
 from bibert.nn.quantizers import SMALLEST_STEP, Calibrated
@@ -57,9 +59,8 @@ def rule_of(threshold: Tensor, step: Tensor, bits: int, *, signed: bool) -> Rule
 class _Levels(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, threshold: Tensor, step: Tensor, bits: int, signed: bool) -> Tensor:
-        ctx.save_for_backward(x, threshold, step)
-        ctx.bits, ctx.signed = bits, signed
-        rule = rule_of(threshold, step, bits, signed=signed)
+        ctx.save_for_backward(x)
+        ctx.rule = rule = rule_of(threshold, step, bits, signed=signed)
         return rule.level(rule.position(x))
 
     @staticmethod
@@ -67,16 +68,15 @@ class _Levels(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         # The gradient of step · level: to x (and minus that to the threshold) inside the range of the levels, to the
         # step as in LSQ. The position is recomputed, because x is kept anyway.
-        x, threshold, step = ctx.saved_tensors
-        rule = rule_of(threshold, step, ctx.bits, signed=ctx.signed)
+        x, rule = ctx.saved_tensors[0], ctx.rule
         position = rule.position(x)
         inside = torch.ops.aten.hardtanh_backward(gradient, position, BELOW_ZERO, rule.top + 1.0)
         of_channels = inside.flatten(0, -2).sum(0)
         # Minus the value (x - threshold) / step inside: a multiple of the position and a constant.
-        factor, constant = (2.0, rule.top + 1.0) if ctx.signed else (1.0, 0.5)
+        factor, constant = (2.0, rule.top + 1.0) if rule.signed else (1.0, 0.5)
         slope = dot(gradient, rule.level(position)) - factor * dot(inside, position) + constant * of_channels.sum()
         grad_step = slope / math.sqrt(x.numel() * rule.top)
-        return inside, -of_channels, grad_step.reshape(step.shape), None, None
+        return inside, -of_channels, grad_step.reshape(rule.rate.shape), None, None
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -154,11 +154,11 @@ class LevelAttention(nn.Module):
         self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float
     ) -> AttentionResult:
         scores = attention_scores(query, key)
-        masked = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        masked = mask_keys(scores, mask)
         with torch.no_grad():
             rounded = torch.exp(masked - masked.amax(dim=-1, keepdim=True)).mul_(2**self.bits - 1).add_(0.5).floor_()
             rounded /= rounded.sum(dim=-1, keepdim=True)
-        weights = F.dropout(straight_through(torch.softmax(masked, dim=-1), rounded), dropout)
+        weights = F.dropout(straight_through(softmax(masked), rounded), dropout)
         levels = HeadLevels(query.levels, key.levels, value.levels)
         return AttentionResult(bamm(Quantized(weights), value), scores, weights, levels)
 

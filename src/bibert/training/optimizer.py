@@ -57,7 +57,7 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 def clip_each(parameters: Iterable[Tensor], limit: float) -> Tensor:
     """Clip the gradient of each parameter to the norm `limit`; return the norm over all, before clipping."""
     gradients, norms, total = _norms(parameters)
-    for gradient, norm in zip(gradients, norms, strict=True):
+    for gradient, norm in zip(gradients, norms.tolist(), strict=True):
         if norm > limit:
             gradient.mul_(limit / norm)
     return total
@@ -71,11 +71,11 @@ def clip_all(parameters: Iterable[Tensor], limit: float) -> Tensor:
     return total
 
 
-def _norms(parameters: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor], Tensor]:
+def _norms(parameters: Iterable[Tensor]) -> tuple[list[Tensor], Tensor, Tensor]:
     """The gradients, the norm of each, and the norm over all."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    norms = list(torch._foreach_norm(gradients))
-    return gradients, norms, torch.linalg.vector_norm(torch.stack(norms))
+    norms = torch.stack(torch._foreach_norm(gradients))
+    return gradients, norms, torch.linalg.vector_norm(norms)
 
 
 def not_finite(model: nn.Module) -> str:

@@ -63,11 +63,12 @@ class DistillTrainer(BertTrainer):
         texts = {name: value for name, value in inputs.items() if name != "labels"}
         trace = self.objective.trace
         with self.precision(model):
-            student = model(**texts, trace=trace)
-            # Without a term that reads the teacher, the student's own output fills its place.
+            # The teacher first, while the student's activations take no memory yet.
             read = self.teacher if self.objective.reads("teacher") else None
-            teacher = student if read is None else read(texts, trace)
-        loss = self.objective(student, teacher, self.gold_loss(inputs["labels"]), self.match)
+            teacher = None if read is None else read(texts, trace)
+            student = model(**texts, trace=trace)
+        # Without a term that reads the teacher, the student's own output fills its place.
+        loss = self.objective(student, teacher or student, self.gold_loss(inputs["labels"]), self.match)
         self.note_terms(loss.values)
         return (loss.total, student) if return_outputs else loss.total
 
