@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bibert.errors import EngineError, ModelFileError, NumericError
+from bibert.errors import EngineError, ModelFileError
 from bibert.packed.file import save
 from bibert.runtime.classifier import WINDOW, Answers, load, sigmoid, softmax
 
@@ -116,21 +116,6 @@ def test_the_number_of_a_bad_row_counts_all_windows(classifier):
     stream = classifier.predict_stream(["film"] * 7 + [None], window=3)
     assert len([next(stream) for _ in range(6)]) == 6
     with pytest.raises(EngineError, match="row 7: None"):
-        next(stream)
-
-
-def test_a_text_that_diverges_is_named_by_its_row(classifier, monkeypatch):
-    answer = classifier.engine.logits_of
-
-    def diverging(rows):
-        if any(len(row.ids) == 3 for row in rows):
-            raise NumericError("sequence 1: an input of a LayerNorm is not inside +-512")
-        return answer(rows)
-
-    monkeypatch.setattr(classifier.engine, "logits_of", diverging)
-    stream = classifier.predict_stream([*["the film"] * 7, "film"], window=3)
-    assert len([next(stream) for _ in range(6)]) == 6
-    with pytest.raises(NumericError, match="row 7: an input"):
         next(stream)
 
 

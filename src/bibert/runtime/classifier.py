@@ -16,7 +16,7 @@ from typing import Any, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import EngineError, ModelFileError, NumericError, did_you_mean
+from bibert.errors import EngineError, ModelFileError, did_you_mean
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
 from bibert.runtime.engine import Engine
@@ -226,12 +226,7 @@ class TextClassifier:
             with self._counting:
                 self.texts_cut += sum(row.truncated for row in encoded)
                 self.texts_blank += sum(not "".join(row).strip() for row in some)
-            try:
-                block = self.engine.logits_of(encoded)
-            except NumericError as error:
-                sequence, _, problem = str(error).removeprefix("sequence ").partition(": ")
-                raise NumericError(f"{where(first + int(sequence))}: {problem}") from error
-            yield block
+            yield self.engine.logits_of(encoded)
             first += len(some)
 
 
