@@ -110,7 +110,8 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     try:
         engine = Engine.from_packed(packed, threads, isa)
         del packed  # the engine has its own copy, and the tokenizer needs memory
-        encoder = TextEncoder(tokenizer, engine.config.vocabulary, max_length, parallel=threads != 1)
+        rows, types = engine.config.vocabulary, engine.config.token_types
+        encoder = TextEncoder(tokenizer, rows, max_length, token_types=types, parallel=threads != 1)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     return TextClassifier(engine, encoder, labels, about, temperature)
