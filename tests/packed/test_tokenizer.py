@@ -98,7 +98,7 @@ HOSTILE = {
     "another post-processor": ({"post_processor": {"type": "ByteLevel"}}, "post_processor is 'ByteLevel'"),
     "another decoder": ({"decoder": {"type": "Replace"}}, "decoder is 'Replace'"),
     "a type that is no name": ({"decoder": {"type": ["WordPiece"]}}, "decoder is a list of 1, must be of the type"),
-    "a long prefix": ({"model__continuing_subword_prefix": "#" * 9}, "prefix is '#########', must be one of ##"),
+    "a long prefix": ({"model__continuing_subword_prefix": "#" * 9}, "prefix is '#########', must be ##"),
     "an unknown token": ({"model__unk_token": "[nothing]"}, "unk_token is '.nothing.', must be a token"),
     "a long token": ({"added_tokens__5__content": "x" * 65}, r"\[5\].content is 'x+', must .* 64 characters"),
     "an empty token": ({"added_tokens__5__content": ""}, r"\[5\].content is ''"),

@@ -134,7 +134,7 @@ def test_a_row_that_is_not_a_text_is_refused_with_its_number_and_type(encoder, r
     "garbage", [b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi']
 )
 def test_an_invalid_tokenizer_is_a_bad_file(garbage):
-    with pytest.raises(ModelFileError, match="^tokenizer: .*BERT"):
+    with pytest.raises(ModelFileError, match=r"^tokenizer: .*BERT"):
         TextEncoder(garbage, 200, MAX_LENGTH)
 
 

@@ -64,7 +64,7 @@ def norm_bounds(config: PackedConfig, tensor: Tensor) -> Iterator[NormBound]:
 
 
 def _after(config: PackedConfig, tensor: Tensor, before: NormBound, part: str, most: Bounds | np.float64) -> NormBound:
-    """The LayerNorm of a linear layer with dots up to `most` plus its residual, the output of the LayerNorm `before`."""
+    """The LayerNorm of a linear layer with dots up to `most` plus its residual, the output of `before`."""
     linear = f"{part}_output" if part.endswith("attention") else part
     added = _size(tensor(f"{linear}.scale")) * most + _size(tensor(f"{linear}.bias"))
     gain = _gain(config, before.channels)

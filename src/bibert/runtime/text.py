@@ -63,8 +63,8 @@ class TextEncoder:
     """Encodes texts and pairs of texts for one model. Threads may share it.
 
     `tokenizer` has the contents of tokenizer.json, `vocabulary` and `token_types` are the numbers of rows of the
-    model's tables. At most `most_characters` of a text are read, and at most `max_length` tokens are kept. With `parallel`, several
-    threads encode many texts, unless TOKENIZERS_PARALLELISM forbids it.
+    model's tables. At most `most_characters` of a text are read, and at most `max_length` tokens are kept. With
+    `parallel`, several threads encode many texts, unless TOKENIZERS_PARALLELISM forbids it.
     """
 
     def __init__(
@@ -99,8 +99,7 @@ class TextEncoder:
         readings = [[_Reading(self, text) for text in row] for row in texts]
         with _as_error(EngineError, f"{where(first)} to {where(first + len(rows) - 1)}: the tokenizer fails ({{}})"):
             self._read_first_pieces([reading for row in readings for reading in row])
-            encoded = [self._encoded(row) for row in readings]
-        return encoded
+            return [self._encoded(row) for row in readings]
 
     def pieces(self, text: str) -> Iterator[str]:
         """Cut `text` into pieces that together have its tokens and that UTF-8 can represent."""
