@@ -101,11 +101,16 @@ HOSTILE = {
     "a long prefix": ({"model__continuing_subword_prefix": "#" * 9}, "prefix is '#########', must be ##"),
     "an unknown token": ({"model__unk_token": "[nothing]"}, "unk_token is '.nothing.', must be a token"),
     "a long token": ({"added_tokens__5__content": "x" * 65}, r"\[5\].content is 'x+', must .* 64 characters"),
+    "a token that vanishes": ({"added_tokens__5__content": "\0"}, r"\[5\].content is '.x00', must be more than"),
     "an empty token": ({"added_tokens__5__content": ""}, r"\[5\].content is ''"),
     "a text twice": ({"post_processor__single": [SEQUENCE] * 2}, r"single is .*, must be A once"),
     "nothing but the text": ({"post_processor__single": [SEQUENCE]}, r"single is .*, must be A once .* special"),
     "a pair without a text": ({"post_processor__pair": [SEQUENCE] * 3}, r"pair is .*, must be A and B once"),
     "a piece of another kind": ({"post_processor__single__0": {"Other": 1}}, r"single\[0\] is .* SpecialToken or"),
+    "a special token of another name": (
+        {"post_processor__special_tokens__[CLS]__id": "x"},
+        "is '.CLS.', must be a key",
+    ),
     "a token type": ({"post_processor__single__1": {"Sequence": {"id": "A", "type_id": 64}}}, "type_id is 64"),
 }
 
@@ -113,7 +118,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_anything_else_is_refused_by_its_name(name, changed, monkeypatch):
     changes, says = HOSTILE[name]
-    if "another id" not in name:  # only the library knows which id an added token has
+    if "another id" not in name and "vanishes" not in name:  # what only the library knows about an added token
         monkeypatch.setattr(module, "Tokenizer", None)
     with pytest.raises(ModelFileError, match=f"^tokenizer: .*{says}.*; use a plain BERT tokenizer$"):
         read_tokenizer(changed(**changes), ROWS)

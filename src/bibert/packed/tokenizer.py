@@ -79,6 +79,8 @@ def read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
     for number, token in enumerate(values["added_tokens"]):
         if (found := tokenizer.token_to_id(token["content"])) != token["id"]:
             _refuse(f"added_tokens[{number}].id", token["id"], str(found))
+        if token["normalized"] and not tokenizer.normalizer.normalize_str(token["content"]):  # the library would panic
+            _refuse(f"added_tokens[{number}].content", token["content"], "more than characters that vanish")
     return tokenizer
 
 
@@ -96,6 +98,10 @@ def _parse(raw: bytes, vocabulary: int) -> Any:
 
 def _check_template(template: Mapping[str, Any]) -> None:
     """Each text must be there once, and something besides: a packed model answers an empty text too."""
+    known = {name for name, token in template["special_tokens"].items() if token["id"] == name}
+    for piece in (*template["single"], *template["pair"]):
+        if "SpecialToken" in piece and piece["SpecialToken"]["id"] not in known:
+            _refuse("post_processor", piece["SpecialToken"]["id"], "a key and id of special_tokens")
     for name, texts in (("single", ["A"]), ("pair", ["A", "B"])):
         found = sorted(piece["Sequence"]["id"] for piece in template[name] if "Sequence" in piece)
         if found != texts or len(template[name]) == len(texts):
