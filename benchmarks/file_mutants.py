@@ -1,9 +1,10 @@
 """Can a packed file crash, hang or exhaust the process? Changes the structure of files, and loads and runs each one.
 
-A mutant is a tiny model whose tokenizer, header or numbers were changed at a few places: other types, huge numbers, long
-lists, parts of other tokenizers, missing and repeated keys. Its digest is that of an honest file, so that every check
-behind the digest is reached. Children with little memory load the mutants and classify texts with those that load. A
-child that dies is an abort, and names the seed of its mutant; a mutant that takes more than a second of CPU is a hang.
+A mutant is a tiny model whose tokenizer, header or numbers were changed at a few places: other types, huge numbers,
+long lists, parts of other tokenizers, missing and repeated keys. Its digest is that of an honest file, so that every
+check behind the digest is reached. Children with little memory load the mutants and classify texts with those that
+load. A child that dies is an abort, and names the seed of its mutant; a mutant that takes more than a second of CPU is
+a hang.
 
     python benchmarks/file_mutants.py [--mutants 50000] [--first 0] [--megabytes 512]
 
@@ -186,7 +187,7 @@ def judge(path: Path) -> Outcome:
         return "accepted" if all(math.isfinite(answer["score"]) for answer in answers) else "score not finite"
     except ModelFileError as error:
         return "refused" if str(error).startswith(f"{path}: ") else f"unclear: {error}"
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001, a panic in Rust is not an Exception
         return f"{type(error).__name__}: {error}"
 
 
