@@ -2,7 +2,7 @@
 
 A tokenizer.json can hold programs: normalizers that make a text a billion times longer, models that draw at random, a
 word limit that takes hours. The tokenizers library runs them all, and where memory ends it aborts the process. So the
-library sees only what `rules_for` allows: BERT's tokenizer, within bounds. docs/packed-format.md, section 5, has the
+library sees only what `rules_for` allows: BERT's tokenizer, within bounds. docs/packed-format.md, section 7, has the
 same table.
 """
 
