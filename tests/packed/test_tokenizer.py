@@ -78,8 +78,9 @@ HOSTILE = {
     "words of length 0": ({"model__max_input_chars_per_word": 0}, "word is 0"),
     "words of length true": ({"model__max_input_chars_per_word": True}, "word is True"),
     "unigram": ({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a" * 20_000, 0.0]]}}, "model is 'Unigram'"),
-    "many ids": ({SPECIAL: [2] * 10_000}, r"\[CLS\].*ids is .*, must be a list of at most 16"),
-    "many special tokens": ({"post_processor__single": [SEQUENCE] * 17}, "single is .* at most 16"),
+    "many ids": ({SPECIAL: [2] * 10_000}, r"\[CLS\].*ids is .*, must be a list of 1 to 16"),
+    "no ids": ({SPECIAL: []}, r"\[CLS\].*ids is a list of 0, must be a list of 1 to 16"),
+    "many special tokens": ({"post_processor__single": [SEQUENCE] * 17}, "single is .* 0 to 16"),
     # It drew at random.
     "dropout": ({"model": {"type": "BPE", "dropout": 0.5, "vocab": {"a": 0}, "merges": []}}, "model is 'BPE'"),
     # Ids that the word embedding does not have were found out at predict.
@@ -148,7 +149,7 @@ def test_the_worst_of_that_size_is_refused_with_little_memory(piece, changed):
     )
     tracemalloc.start()
     try:
-        with pytest.raises(ModelFileError, match=f"added_tokens is .* at most {MOST_ADDED}"):
+        with pytest.raises(ModelFileError, match=f"added_tokens is .* 0 to {MOST_ADDED}"):
             read_tokenizer(raw, 30_522)
         assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     finally:

@@ -32,7 +32,7 @@ def rules_for(vocabulary: int) -> Rule:
     piece = _keyed(
         SpecialToken=_object(id=name, type_id=token_type), Sequence=_object(id=_one_of("A", "B"), type_id=token_type)
     )
-    special = _object(id=name, ids=_items(row, 16), tokens=_items(name, 16))
+    special = _object(id=name, ids=_items(row, 16, least=1), tokens=_items(name, 16, least=1))
     template = {"single": _items(piece, 16), "pair": _items(piece, 16), "special_tokens": _named(special, 16)}
     normalizer = {"clean_text": flag, "handle_chinese_chars": flag, "strip_accents": _one_of(True, False, None)}
     word_piece = {
@@ -148,10 +148,10 @@ def _or_null(rule: Rule) -> Rule:
     return lambda value, at: None if value is None else rule(value, at)
 
 
-def _items(rule: Rule, most: int) -> Rule:
+def _items(rule: Rule, most: int, least: int = 0) -> Rule:
     def check(value: Any, at: str) -> None:
-        if not isinstance(value, list) or len(value) > most:
-            _refuse(at, value, f"a list of at most {most}")
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            _refuse(at, value, f"a list of {least} to {most}")
         for number, one in enumerate(value):
             rule(one, f"{at}[{number}]")
 
