@@ -22,7 +22,7 @@ typedef enum bibert_status {
   BIBERT_OK = 0,
   BIBERT_BAD_ARGUMENT = 1, /* a null pointer, an id outside the vocabulary, a sequence that is too long */
   BIBERT_BAD_MODEL = 2,    /* the config is out of range, or the data does not fit it */
-  BIBERT_OUT_OF_RANGE = 3, /* a value is outside the range of the numeric contract: the model has diverged */
+  BIBERT_OUT_OF_RANGE = 3, /* a value left the range of the numeric contract; impossible with files of bibert pack */
   BIBERT_NO_MEMORY = 4,
   BIBERT_NO_ISA = 5, /* this CPU or this build does not have the requested instruction set */
   BIBERT_FAILURE = 6 /* any other error */

@@ -63,7 +63,7 @@ std::vector<Group> make_groups(std::vector<Sequence> sequences) {
   return groups;
 }
 
-// Why a diverged model has no result.
+// Why a model has no result; impossible with files made by bibert pack, which stay in range for every text.
 enum class Fault { kNone, kNorm, kLogit };
 
 // The threads that work on a group, and their memory.
@@ -217,7 +217,7 @@ void check_batch(const bibert_config& config, const bibert_batch& batch) {
   throw Error(BIBERT_OUT_OF_RANGE, "sequence " + std::to_string(sequence) + ": " +
                                        (fault == Fault::kLogit ? "a logit is not finite"
                                                                : "an input of a LayerNorm is not inside +-" + limit) +
-                                       "; the model has diverged: train it with a lower learning rate");
+                                       "; the model has diverged: pack it again, which checks its range");
 }
 
 // Allocates all memory before the first layer and on the caller's thread, where a failure can be reported.

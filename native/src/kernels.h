@@ -86,8 +86,11 @@ struct Embedding {
   size_t channels;
 };
 
-constexpr double kGrid = 65536.0;          // statistics are integers in units of 2^-16
-constexpr float kLayerNormLimit = 512.0F;  // so that 4,096 squares fit in 64 bits
+// Statistics are integers in units of 2^-16, and a value inside the limit is one of 32 bits. The squares of a row that
+// is shorter than the limit fit in 64 bits. Files made by bibert pack have only such rows, for every text, so with them
+// no kernel rejects a value; with others, squares may wrap around, in the same way on every instruction set.
+constexpr double kGrid = 65536.0;
+constexpr float kLayerNormLimit = 32768.0F;
 
 // LayerNorm subtracts `centre` from a row and multiplies by `inverse`.
 struct Standard {

@@ -68,7 +68,8 @@ def pack(
         packed = PackedModel.from_tensors(
             shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
         )
-        TextEncoder(packed.tokenizer, shape.vocabulary, max_length)  # raises if the tokenizer does not fit the model
+        # Raises if the tokenizer does not fit the model.
+        TextEncoder(packed.tokenizer, shape.vocabulary, max_length, token_types=shape.token_types)
     except ModelFileError as error:
         raise CheckpointError(f"the model does not fit a packed file: {error}") from error
     verified = verify(classifier, packed, rows)

@@ -11,7 +11,6 @@ from bibert.data.metrics import calibration_error, reliability
 from bibert.data.readers import Columns
 from bibert.data.synthetic import make_reviews
 from bibert.data.tables import load_split
-from bibert.errors import NumericError
 from bibert.packed.file import load, save
 from bibert.runtime import classifier as classifiers
 
@@ -110,16 +109,6 @@ def test_pairs_are_evaluated_and_counted_as_pairs(figures, bibert, student, pack
 def test_a_folder_with_one_packed_file_is_that_file(figures, packed_file, rows, tmp_path):
     shutil.copy(packed_file, tmp_path / "reviews.bibert")
     assert figures(rows, "-m", tmp_path)["bibert"]["metrics"] == figures(rows, "-m", packed_file)["bibert"]["metrics"]
-
-
-def test_a_row_at_which_the_model_fails_is_named_by_its_file_and_number(bibert, packed_file, rows, capsys, monkeypatch):
-    def fails(_, sequences):
-        raise NumericError(f"sequence {len(sequences) - 1}: diverged")
-
-    monkeypatch.setattr("bibert.runtime.engine.Engine.logits_of", fails)
-    monkeypatch.setattr("bibert.runtime.classifier.WINDOW", 7)
-    assert bibert("evaluate", rows, "--model", packed_file) == NumericError.exit_code
-    assert f"{rows}: row 7: diverged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bibert.errors import ModelFileError
 from bibert.packed import file as packed_file
-from bibert.packed import header
+from bibert.packed import header, tokenizer
+from bibert.packed.bounds import norm_bounds
 from bibert.packed.file import save
 from bibert.packed.schema import DIAL, LIMITS, SITES, PackedConfig, tensor_specs
+from bibert.packed.tokenizer import read_tokenizer
 from bibert.runtime import reference
 
 TEXT = (Path(__file__).parents[2] / "docs" / "packed-format.md").read_text(encoding="utf-8")
@@ -209,3 +212,49 @@ def test_the_fields_and_limits_of_the_document_are_those_of_the_code():
     limits = re.findall(r"^\| [a-z][\w ]+ \| ([\d,]+) \|$", TEXT, flags=re.MULTILINE | re.IGNORECASE)
     named = (header.MOST_HEADER_BYTES, header.MOST_ABOUT_BYTES, header.MOST_DIGITS, header.MOST_NESTING)
     assert limits == [f"{most:,}" for most in (packed_file.MOST_FILE_BYTES, *named)]
+
+
+def bounds_of(config, tensors):
+    """Section 6: the length of the bounds at every LayerNorm."""
+    size = {name: np.abs(value.astype(np.float64)) for name, value in tensors.items() if value.dtype == "<f4"}
+    top, eps = 2 ** config.get("activation_bits", 1) - 1, config["norm_eps"]
+
+    def residual(norm, least):
+        gain = math.sqrt((config["hidden"] - 1) * max(1, 2**-50 * least**2 / eps)) + 2**-17 / math.sqrt(eps)
+        return size[f"{norm}.weight"] * gain + size[f"{norm}.bias"]
+
+    r, before = 1 + 2**-20, "embeddings.norm"
+    tables = size["embeddings.token_type"].max(0) + size["embeddings.position"].max(0)
+    b = (size["embeddings.word.scale"].max() + tables) * r
+    yield np.sqrt((b * b).sum())
+    for layer in range(config["layers"]):
+        for linear, norm in (("attention_output", "attention_norm"), ("output", "output_norm")):
+            name = f"layers.{layer}.{linear}"
+            n = config["heads"] * config["head_size"] if linear == "attention_output" else config["intermediate"]
+            ones = np.array([sum(word.bit_count() for word in row) for row in tensors[f"{name}.bits"].tolist()])
+            is_bool = linear == "output" and config["ffn_levels"] == "bool"
+            most = top * np.maximum(ones, n - ones) if is_bool else top * n
+            b = (size[f"{name}.scale"] * most + size[f"{name}.bias"] + residual(before, b.min())) * r
+            before = f"layers.{layer}.{norm}"
+            yield np.sqrt((b * b).sum())
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_bounds_written_from_it_are_those_of_the_code(data, small_configs, make_model, tmp_path_factory):
+    config, path = data.draw(small_configs), tmp_path_factory.getbasetemp() / "bounds.bibert"
+    model = make_model(config)
+    save(model, path)
+    mine, _, tensors = read(path)
+    assert list(bounds_of(mine, tensors)) == pytest.approx([norm.length for norm in norm_bounds(config, model.tensor)])
+
+
+def test_the_table_of_the_tokenizer_has_the_keys_and_bounds_of_the_code():
+    keys = [key for row in rows_of(7) for key in re.findall(r"\w+", row[0])]
+    with pytest.raises(ModelFileError) as refusal:
+        read_tokenizer(b"{}", 9)
+    assert set(keys) == set(re.search(r"the keys ([\w, ]+);", str(refusal.value))[1].split(", "))
+    section = TEXT.split("## 7.")[1]
+    for most in (tokenizer.SPARE_BYTES, tokenizer.BYTES_PER_TOKEN, tokenizer.MOST_ADDED, tokenizer.LONGEST_WORD):
+        assert f" {most:,}" in section
+    assert f"1 to {tokenizer.LONGEST_NAME} characters" in section

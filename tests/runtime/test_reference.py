@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bibert.errors import NumericError
 from bibert.packed.bits import pack_rows
 from bibert.runtime import reference
 
@@ -43,12 +42,12 @@ def test_the_context_is_the_sum_of_the_values_of_real_keys_whose_score_reaches_t
 
 def test_the_embedding_adds_the_token_type_before_the_position(new_packed, with_tensors):
     packed = new_packed()
-    words, big = packed.config.vocabulary, 2.0**25
+    words, big = packed.config.vocabulary, 2.0**11
     changes = {
         "embeddings.word.bits": pack_rows(np.ones((words, 40), dtype=bool)),
         "embeddings.word.scale": np.full(words, big, dtype=np.float32),
         "embeddings.token_type": np.full((2, 40), -big, dtype=np.float32),
-        "embeddings.position": np.eye(64, 40, dtype=np.float32),  # 2^25 + 1 would be rounded to 2^25
+        "embeddings.position": np.eye(64, 40, dtype=np.float32) / 2**14,  # 2^11 + 2^-14 would be rounded to 2^11
         "embeddings.norm.weight": np.ones(40, dtype=np.float32),
         "embeddings.norm.bias": np.zeros(40, dtype=np.float32),
     }
@@ -61,7 +60,7 @@ def test_the_embedding_adds_the_token_type_before_the_position(new_packed, with_
 def test_layer_norm_of_a_constant_row_is_the_bias(new_packed, value):
     packed = new_packed()
     x = np.full((1, 1, 40), value, dtype=np.float32)
-    found = reference._layer_norm(packed, "embeddings.norm", x, np.ones((1, 1), dtype=bool))
+    found = reference._layer_norm(packed, "embeddings.norm", x)
     np.testing.assert_array_equal(found[0, 0], packed.tensor("embeddings.norm.bias"))
 
 
@@ -108,16 +107,3 @@ def test_the_trace_ends_in_the_logits_and_has_every_layer(new_packed):
     assert [layer.ffn_hidden.shape for layer in trace.layers] == [(4, 18, 70)] * 2
     assert trace.pooled.shape == (4, 40)
     assert np.abs(trace.pooled).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("tensor", "size", "says"),
-    [
-        *(("layers.1.output.bias", size, r"layers\.1\.output_norm: .*512") for size in (512.0, -600.0, 3e38)),
-        ("layers.0.attention_output.scale", 3e38, r"layers\.0\.attention_norm: .*inf"),
-    ],
-)
-def test_a_hidden_state_outside_the_grid_is_an_error_that_names_the_layer(new_packed, with_tensors, tensor, size, says):
-    packed = with_tensors(new_packed(), {tensor: np.full(40, size, dtype=np.float32)})
-    with pytest.raises(NumericError, match=says):
-        reference.logits(packed, IDS)

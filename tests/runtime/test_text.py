@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.models import BPE
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
@@ -130,48 +130,36 @@ def test_a_row_that_is_not_a_text_is_refused_with_its_number_and_type(encoder, r
         encoder.encode(["a", "b", row], first=5)
 
 
-def as_bytes(model):
-    return Tokenizer(model).to_str().encode()
-
-
-GARBAGE = (b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi')
-UNREADABLE = r"tokenizer: .*read \(.+\).* again"
-INVALID = {repr(garbage): (garbage, UNREADABLE) for garbage in GARBAGE} | {
-    "no unknown token": (as_bytes(WordPiece({"a": 0}, unk_token="[UNK]")), r"tokenizer: '\[UNK\]'"),
-    "no tokens for a text": (as_bytes(BPE({"b": 0}, [])), "tokenizer: .*each text"),
-}
-
-
-@pytest.mark.parametrize(("invalid", "message"), INVALID.values(), ids=INVALID)
-def test_an_invalid_tokenizer_is_a_bad_file(invalid, message):
-    with pytest.raises(ModelFileError, match=message):
-        TextEncoder(invalid, 200, MAX_LENGTH)
+@pytest.mark.parametrize(
+    "garbage", [b"", b"{}", b"\xff", b"null", b'{"version": "1.0"}', b'{"model": {"type": "WordPi']
+)
+def test_an_invalid_tokenizer_is_a_bad_file(garbage):
+    with pytest.raises(ModelFileError, match=r"^tokenizer: .*BERT"):
+        TextEncoder(garbage, 200, MAX_LENGTH)
 
 
 def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(tokenizer):
     tokens = Tokenizer.from_buffer(tokenizer).get_vocab_size()
     TextEncoder(tokenizer, tokens, MAX_LENGTH)
-    with pytest.raises(ModelFileError, match=f"tokenizer: .*{tokens} tokens.* {tokens - 1} rows"):
+    with pytest.raises(ModelFileError, match=f"tokenizer: model.vocab .* 1 to {tokens - 1};"):
         TextEncoder(tokenizer, tokens - 1, MAX_LENGTH)
 
 
 def test_a_tokenizer_whose_template_names_a_token_it_does_not_have_is_a_bad_file(tokenizer):
     broken = json.loads(tokenizer)
     del broken["post_processor"]["special_tokens"]["[SEP]"]
-    with pytest.raises(ModelFileError, match=UNREADABLE):
+    with pytest.raises(ModelFileError, match=r"tokenizer: .*\[SEP\].* special_tokens"):
         TextEncoder(json.dumps(broken).encode(), 200, MAX_LENGTH)
 
 
-@pytest.mark.parametrize(
-    ("letters", "bad", "message"),
-    [
-        (Unigram([("a", 0.0), ("b", 0.0)]), "z", r"row 3 to row 4: .*\(.+\)"),
-        (BPE({"a": 0}, []), "", "row 4: .*no tokens"),
-    ],
-)
-def test_a_text_that_the_tokenizer_fails_at_is_refused_with_its_row(letters, bad, message):
-    with pytest.raises(EngineError, match=message):
-        TextEncoder(as_bytes(letters), 200, MAX_LENGTH).encode(["a", bad], first=3)
+def test_a_text_of_a_token_type_that_the_model_does_not_have_is_refused(tokenizer):
+    turned = Tokenizer.from_buffer(tokenizer)
+    turned.post_processor = TemplateProcessing(
+        single="[CLS] $A:1", pair="[CLS] $A:0 $B:1", special_tokens=[("[CLS]", 2)]
+    )
+    TextEncoder(turned.to_str().encode(), 200, MAX_LENGTH, token_types=2)
+    with pytest.raises(ModelFileError, match=r"tokenizer: .*token type 1, .* 1 types"):
+        TextEncoder(turned.to_str().encode(), 200, MAX_LENGTH, token_types=1)
 
 
 def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer):

@@ -306,35 +306,28 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
 
 // ---- LayerNorm
 
-// Unsigned, because the sums of a row that is out of range may overflow before the row is rejected.
+// Unsigned, because the squares may wrap around (kernels.h).
 int64_t sum_lanes(__m256i lanes) {
   uint64_t values[4];
   store(values, lanes);
   return static_cast<int64_t>(values[0] + values[1] + values[2] + values[3]);
 }
 
-// False if a value is out of range. The padding is 0 and adds nothing. A 32-bit lane has room for 32 values below 2^25,
-// so every 32 they move to 64-bit lanes.
+// False if a value is out of range. The padding is 0 and adds nothing. A product with 1 extends a lane to 64 bits.
 bool standardize(const float* row, size_t channels, double eps, Standard& standard) {
-  constexpr size_t kRun = 32 * 8;
   const __m256 limit = _mm256_set1_ps(kLayerNormLimit);
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
   const __m256i one = _mm256_set1_epi32(1);
   __m256 inside = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
   __m256i sum = _mm256_setzero_si256();
   __m256i squares = _mm256_setzero_si256();
-  for (size_t start = 0; start < padded(channels); start += kRun) {
-    __m256i run = _mm256_setzero_si256();
-    for (size_t c = start; c < lesser(start + kRun, padded(channels)); c += 8) {
-      const __m256 x = _mm256_loadu_ps(row + c);
-      inside = _mm256_and_ps(inside, _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_LT_OQ));
-      const __m256i grid = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(static_cast<float>(kGrid))));
-      const __m256i odd = _mm256_srli_epi64(grid, 32);
-      run = _mm256_add_epi32(run, grid);
-      squares = _mm256_add_epi64(squares, _mm256_add_epi64(_mm256_mul_epi32(grid, grid), _mm256_mul_epi32(odd, odd)));
-    }
-    const __m256i odd_run = _mm256_srli_epi64(run, 32);
-    sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(run, one), _mm256_mul_epi32(odd_run, one)));
+  for (size_t c = 0; c < padded(channels); c += 8) {
+    const __m256 x = _mm256_loadu_ps(row + c);
+    inside = _mm256_and_ps(inside, _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_LT_OQ));
+    const __m256i grid = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(static_cast<float>(kGrid))));
+    const __m256i odd = _mm256_srli_epi64(grid, 32);
+    sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_mul_epi32(grid, one), _mm256_mul_epi32(odd, one)));
+    squares = _mm256_add_epi64(squares, _mm256_add_epi64(_mm256_mul_epi32(grid, grid), _mm256_mul_epi32(odd, odd)));
   }
   standard = standard_of(sum_lanes(sum), sum_lanes(squares), channels, eps);
   return _mm256_movemask_ps(inside) == 0xFF;

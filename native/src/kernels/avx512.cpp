@@ -263,7 +263,7 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
   (affine.step == 2 ? linear_floats<2> : linear_floats<1>)(product, affine, values);
 }
 
-// Added in a vector, because the sums of a row that is out of range may overflow before the row is rejected.
+// Added in a vector, because the squares may wrap around (kernels.h).
 int64_t sum_of_lanes(__m256i lanes) {
   const __m128i pair = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
   return _mm_cvtsi128_si64(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair)));
@@ -275,8 +275,7 @@ struct Moments {
   int64_t sum_of_squares;
 };
 
-// On the grid |q| < 2^25: the sum of 8 fits in 32 bits, that of 4,096 squares in 64. The padding adds 0. Magnitudes of
-// floats compare like integers, with infinity and NaN above all numbers.
+// The padding adds 0. Magnitudes of floats compare like integers, with infinity and NaN above all numbers.
 Moments moments_of(const float* input, size_t channels) {
   const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   const __m256 grid = _mm256_set1_ps(static_cast<float>(kGrid));
@@ -284,20 +283,18 @@ Moments moments_of(const float* input, size_t channels) {
   __m256i sum = _mm256_setzero_si256();
   __m256i squares = _mm256_setzero_si256();
   for (size_t c = 0; c < channels; c += kWordBits) {
-    __m256i sum_of_word = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (size_t i = 0; i < kWordBits; i += 8) {
       const __m256 x = _mm256_loadu_ps(input + c + i);
       largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(x), magnitude));
-      const __m256i even =
-          _mm256_cvtps_epi32(_mm256_mul_ps(x, grid));  // the product is exact, the rounding half to even
-      const __m256i odd = _mm256_srli_epi64(even, 32);
-      sum_of_word = _mm256_add_epi32(sum_of_word, even);
+      // The product is exact, the rounding half to even.
+      const __m256i both = _mm256_cvtps_epi32(_mm256_mul_ps(x, grid));
+      const __m256i odd = _mm256_srai_epi64(both, 32);
+      const __m256i even = _mm256_srai_epi64(_mm256_slli_epi64(both, 32), 32);
+      sum = _mm256_add_epi64(sum, _mm256_add_epi64(even, odd));
       squares = _mm256_add_epi64(squares, _mm256_mul_epi32(even, even));
       squares = _mm256_add_epi64(squares, _mm256_mul_epi32(odd, odd));
     }
-    sum = _mm256_add_epi64(sum, _mm256_cvtepi32_epi64(_mm256_castsi256_si128(sum_of_word)));
-    sum = _mm256_add_epi64(sum, _mm256_cvtepi32_epi64(_mm256_extracti128_si256(sum_of_word, 1)));
   }
   const __m256i limit = _mm256_castps_si256(_mm256_set1_ps(kLayerNormLimit));
   return {_mm256_cmpge_epu32_mask(largest, limit) == 0, sum_of_lanes(sum), sum_of_lanes(squares)};

@@ -53,14 +53,14 @@ void linear_floats(const Product& product, const Affine& affine, float* values) 
 // Every step has a name: one operation, one rounding.
 bool layer_norm_row(const LayerNorm& norm, const float* input, float* output) {
   int64_t sum = 0;
-  int64_t sum_of_squares = 0;
+  uint64_t sum_of_squares = 0;
   for (size_t c = 0; c < norm.channels; ++c) {
     if (!(std::fabs(input[c]) < kLayerNormLimit)) return false;
     const int64_t grid = std::llrint(static_cast<double>(input[c]) * kGrid);
     sum += grid;
-    sum_of_squares += grid * grid;
+    sum_of_squares += static_cast<uint64_t>(grid * grid);
   }
-  const Standard standard = standard_of(sum, sum_of_squares, norm.channels, norm.eps);
+  const Standard standard = standard_of(sum, static_cast<int64_t>(sum_of_squares), norm.channels, norm.eps);
   for (size_t c = 0; c < norm.channels; ++c) {
     const double centred = static_cast<double>(input[c]) - standard.centre;
     const double normed = centred * standard.inverse;

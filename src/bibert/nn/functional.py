@@ -285,23 +285,21 @@ def bi_attention(
     return AttentionResult(bamm(Quantized(weights), Quantized(levels.value)), scores, weights, levels)
 
 
-def exact_layer_norm(
-    x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm", needed: Tensor | None = None
-) -> Tensor:
+def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: str = "LayerNorm") -> Tensor:
     """LayerNorm of (..., C) whose bits do not depend on the order of its sums (numeric contract, rule 7).
 
     Inputs are rounded to a grid of 2^-16, so that their sum and their sum of squares are 64-bit integers; mean and
     1/√(var + eps) follow in float64; each output is computed in float64 and rounded once to float32. For eval mode
-    only: the statistics have no gradient. `needed` (...) marks the rows that a logit depends on; None means all.
+    only: the statistics have no gradient.
 
     Raises:
-        NumericError: a value of a needed row is not finite or lies outside ±512; the message begins with `name`.
+        NumericError: a row is not finite or so long that its squares may overflow; the message begins with `name`. A
+            network that can be packed has no such rows (`packed.bounds`).
     """
-    sizes = x.detach().abs().amax(dim=-1)
-    largest = float((sizes if needed is None else sizes.where(needed, 0.0)).amax()) if x.numel() else 0.0
-    if not largest < LAYER_NORM_LIMIT:
+    longest = float(torch.linalg.vector_norm(x.detach(), dim=-1).amax()) if x.numel() else 0.0
+    if not longest < LAYER_NORM_LIMIT:
         raise NumericError(
-            f"{name}: an input reaches {largest:g}, the fixed-point grid ends at {LAYER_NORM_LIMIT:g}; "
+            f"{name}: a row of its input has the length {longest:g}, must stay below {LAYER_NORM_LIMIT:g}; "
             "the model has diverged: train it with a lower learning rate"
         )
     grid = torch.round(x * GRID).to(torch.int64)

@@ -166,11 +166,11 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(config.hidden_size, eps=config.layer_norm_eps)
         self.is_exact = config.quantization.is_quantized
 
-    def forward(self, x: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Normalize the last dimension; `needed` rows must be in range if statistics are exact."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize the last dimension."""
         if self.training or not self.is_exact:
             return super().forward(x)
-        return functional.exact_layer_norm(x, self.weight, self.bias, self.eps, self.name, needed)
+        return functional.exact_layer_norm(x, self.weight, self.bias, self.eps, self.name)
 
 
 def in_float64(function: nn.Module, x: Tensor) -> Tensor:
@@ -307,8 +307,8 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertSelfOutput(config)
 
-    def forward(self, hidden: Tensor, mask: Tensor, needed: Tensor | None = None) -> tuple[Tensor, LayerTrace]:
-        """(B, T, C) to (B, T, C); `needed` (B, T) as in `exact_layer_norm`."""
+    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C)."""
         trace = self.self(hidden, mask)
         trace.mha = self.output.project(trace)
-        return self.output.LayerNorm(self.output.dropout(trace.mha) + hidden, needed), trace
+        return self.output.LayerNorm(self.output.dropout(trace.mha) + hidden), trace

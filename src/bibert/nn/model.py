@@ -85,11 +85,11 @@ class BertEmbeddings(nn.Module):
         self.LayerNorm = LayerNorm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, needed: Tensor | None = None) -> Tensor:
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         """(B, T) ids to (B, T, C); the numeric contract fixes the order of the two sums."""
         positions = self.position_embeddings.weight[: input_ids.shape[1]]
         rows = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids) + positions
-        return self.dropout(self.LayerNorm(rows, needed))  # type: ignore[no-any-return]
+        return self.dropout(self.LayerNorm(rows))  # type: ignore[no-any-return]
 
 
 class BertIntermediate(nn.Module):
@@ -121,9 +121,9 @@ class BertOutput(nn.Module):
         self.LayerNorm = LayerNorm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, inner: Tensor, hidden: Tensor, needed: Tensor | None = None) -> Tensor:
+    def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
         """(B, T, intermediate) and the residual (B, T, C) to (B, T, C)."""
-        return self.LayerNorm(self.dropout(self.dense(self.input_shift(inner))) + hidden, needed)  # type: ignore[no-any-return]
+        return self.LayerNorm(self.dropout(self.dense(self.input_shift(inner))) + hidden)  # type: ignore[no-any-return]
 
 
 class BertLayer(nn.Module):
@@ -135,11 +135,11 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
 
-    def forward(self, hidden: Tensor, mask: Tensor, needed: Tensor | None = None) -> tuple[Tensor, LayerTrace]:
-        """(B, T, C) to (B, T, C); `needed` (B, T) as in `exact_layer_norm`."""
-        attended, trace = self.attention(hidden, mask, needed)
+    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, LayerTrace]:
+        """(B, T, C) to (B, T, C)."""
+        attended, trace = self.attention(hidden, mask)
         trace.ffn_hidden = self.intermediate(attended)
-        return self.output(trace.ffn_hidden, attended, needed), trace
+        return self.output(trace.ffn_hidden, attended), trace
 
 
 class BertEncoder(nn.Module):
@@ -234,14 +234,11 @@ class BiBertModel(BiBertPreTrainedModel):
         # A student in eval mode ignores the caller's autocast: its integers must be exact (numeric contract, rule 7).
         exact = self.is_exact and not self.training
         with torch.autocast(input_ids.device.type, enabled=False) if exact else nullcontext():
-            real = attention_mask == 1
-            hidden = self.embeddings(input_ids, token_type_ids, real)
+            hidden = self.embeddings(input_ids, token_type_ids)
             kept = Trace(mask=attention_mask.to(hidden.dtype), hidden_states=[hidden])
             mask = kept.mask[:, None, None, :]
-            first = real & (torch.arange(real.shape[1], device=real.device) == 0)  # logits read it from the last block
             for layer in self.encoder.layer:
-                needed = first if layer is self.encoder.layer[-1] else real
-                hidden, inside = layer(hidden, mask, needed)
+                hidden, inside = layer(hidden, mask)
                 if trace:
                     kept.hidden_states.append(hidden)
                     kept.layers.append(inside)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
@@ -25,6 +24,7 @@ from bibert.nn.schemes import get_scheme
 from bibert.packed.bits import unpack_rows
 from bibert.packed.file import PackedModel, load
 from bibert.packed.schema import columns_of_bits
+from bibert.packed.tokenizer import read_tokenizer
 
 State = Iterator[tuple[str, Tensor]]
 
@@ -60,7 +60,8 @@ def unpacked(path: Path, config: BiBertConfig) -> tuple[BiBertForSequenceClassif
     left = [name for name in missing if not name.startswith("classifier.") and not name.endswith(".gain")]
     assert not left, left  # a gain that is missing stays 1
     assert not unexpected, unexpected
-    return network, fast_tokenizer(Tokenizer.from_str(packed.tokenizer.decode()), packed.config.positions)
+    tokenizer = read_tokenizer(packed.tokenizer, packed.config.vocabulary)
+    return network, fast_tokenizer(tokenizer, packed.config.positions)
 
 
 def _state(packed: PackedModel, network: BiBertForSequenceClassification) -> State:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bibert.errors import ModelFileError
 from bibert.files import write_whole
-from bibert.packed import schema
+from bibert.packed import bounds, schema
 from bibert.packed.bits import has_stray_bits
 from bibert.packed.header import DAMAGED, LENGTH_BYTES, MOST_HEADER_BYTES, PACK_AGAIN, Description, decode, encode
 
@@ -210,6 +210,7 @@ def _check_contents(model: PackedModel) -> None:
             raise ModelFileError(f"tensor {spec.name!r}: a bit is set after channel {columns[spec.name]} of a row")
         if spec.dtype in ("F32", "I32"):
             _check_numbers(spec.name, tensor, model.config.head_size)
+    bounds.check(model.config, model.tensor)
 
 
 def _check_numbers(name: str, values: NDArray[Any], head_size: int) -> None:

@@ -209,7 +209,9 @@ def parse_json(text: str, what: str) -> Any:
         if depth > MOST_NESTING:
             raise ModelFileError(f"{what}: is nested {depth} deep or more, at most {MOST_NESTING} are allowed")
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_int=_whole, parse_float=_real, parse_constant=_real)
+        return json.loads(
+            text, object_pairs_hook=unique_keys, parse_int=_whole, parse_float=_real, parse_constant=_real
+        )
     except json.JSONDecodeError as error:
         raise ModelFileError(f"{what}: is not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
     except ModelFileError as error:
@@ -223,7 +225,8 @@ def _parse_object(text: str, what: str) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: an object, unless a key is repeated."""
     values = dict(pairs)
     if len(values) < len(pairs):
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]

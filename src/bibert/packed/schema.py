@@ -30,7 +30,7 @@ MOST_INNER = 4096  # heads · head_size: a row of queries, keys or values
 
 # LayerNorm's statistics are integers on a fixed-point grid (docs/numeric-contract.md, rule 7; kernels.h has them too).
 GRID = 2.0**16
-LAYER_NORM_LIMIT = 512.0  # 4,096 squares of (512 * 2^16) sum to 2^62: the integer sums cannot overflow
+LAYER_NORM_LIMIT = 2.0**15  # of the length of a row: its entries are 32-bit integers, their squares sum to < 2^62
 
 # Where a sign may have a threshold per channel: bit = (value ≥ threshold). Without one the threshold is 0.
 LAYER_SITES = ("attention_input", "query", "key", "value", "context", "ffn_input", "ffn_hidden")

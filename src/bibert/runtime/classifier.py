@@ -16,7 +16,7 @@ from typing import Any, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import EngineError, ModelFileError, NumericError, did_you_mean
+from bibert.errors import EngineError, ModelFileError, did_you_mean
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
 from bibert.runtime.engine import Engine
@@ -110,7 +110,8 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     try:
         engine = Engine.from_packed(packed, threads, isa)
         del packed  # the engine has its own copy, and the tokenizer needs memory
-        encoder = TextEncoder(tokenizer, engine.config.vocabulary, max_length, parallel=threads != 1)
+        rows, types = engine.config.vocabulary, engine.config.token_types
+        encoder = TextEncoder(tokenizer, rows, max_length, token_types=types, parallel=threads != 1)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     return TextClassifier(engine, encoder, labels, about, temperature)
@@ -226,12 +227,7 @@ class TextClassifier:
             with self._counting:
                 self.texts_cut += sum(row.truncated for row in encoded)
                 self.texts_blank += sum(not "".join(row).strip() for row in some)
-            try:
-                block = self.engine.logits_of(encoded)
-            except NumericError as error:
-                sequence, _, problem = str(error).removeprefix("sequence ").partition(": ")
-                raise NumericError(f"{where(first + int(sequence))}: {problem}") from error
-            yield block
+            yield self.engine.logits_of(encoded)
             first += len(some)
 
 

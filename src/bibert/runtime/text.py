@@ -20,6 +20,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bibert.errors import BibertError, EngineError, ModelFileError, one_line
 from bibert.packed.header import PACK_AGAIN
+from bibert.packed.schema import LIMITS
+from bibert.packed.tokenizer import read_tokenizer
 from bibert.runtime.engine import Encoded
 
 MOST_CHARACTERS = 100_000
@@ -60,9 +62,9 @@ _REACH = 2 * (KEPT_HEAD + KEPT_TAIL)  # how far back to look for the end of a wo
 class TextEncoder:
     """Encodes texts and pairs of texts for one model. Threads may share it.
 
-    `tokenizer` has the contents of tokenizer.json, `vocabulary` is the number of rows of the model's word embedding.
-    At most `most_characters` of a text are read, and at most `max_length` tokens are kept. With `parallel`, several
-    threads encode many texts, unless TOKENIZERS_PARALLELISM forbids it.
+    `tokenizer` has the contents of tokenizer.json, `vocabulary` and `token_types` are the numbers of rows of the
+    model's tables. At most `most_characters` of a text are read, and at most `max_length` tokens are kept. With
+    `parallel`, several threads encode many texts, unless TOKENIZERS_PARALLELISM forbids it.
     """
 
     def __init__(
@@ -71,19 +73,24 @@ class TextEncoder:
         vocabulary: int,
         max_length: int,
         *,
+        token_types: int = LIMITS["token_types"],
         most_characters: int = MOST_CHARACTERS,
         parallel: bool = True,
     ) -> None:
         self.max_length = max_length
         self.most_characters = most_characters
         with _as_error(ModelFileError, f"tokenizer: cannot be read ({{}}); {PACK_AGAIN}"):
-            self._tokenizer = _read_tokenizer(tokenizer, vocabulary)
+            self._tokenizer = read_tokenizer(tokenizer, vocabulary)
             self._layouts = {texts: _Layout.of(self._tokenizer, texts) for texts in (1, 2)}
             self._scissors = Scissors(self._tokenizer, max_length)
         self._parallel_in = os.getpid() if parallel else None  # after a fork, the child lacks the tokenizer's threads
         special = self._layouts[1].special
         if special >= max_length:
             problem = f"adds {special} special tokens, the longest input has {max_length}"
+            raise ModelFileError(f"tokenizer: {problem}; {PACK_AGAIN}")
+        token_type = max(place.token_type for place in self._layouts[1].places)
+        if token_type >= token_types:
+            problem = f"gives a text the token type {token_type}, the model has {token_types} types"
             raise ModelFileError(f"tokenizer: {problem}; {PACK_AGAIN}")
 
     def encode(self, rows: Sequence[Text], first: int = 0, where: Where = BY_NUMBER) -> list[Encoded]:
@@ -92,11 +99,7 @@ class TextEncoder:
         readings = [[_Reading(self, text) for text in row] for row in texts]
         with _as_error(EngineError, f"{where(first)} to {where(first + len(rows) - 1)}: the tokenizer fails ({{}})"):
             self._read_first_pieces([reading for row in readings for reading in row])
-            encoded = [self._encoded(row) for row in readings]
-        for number, row in enumerate(encoded, first):
-            if not row.ids.size:
-                raise EngineError(f"{where(number)}: has no tokens, and the tokenizer adds none; remove it")
-        return encoded
+            return [self._encoded(row) for row in readings]
 
     def pieces(self, text: str) -> Iterator[str]:
         """Cut `text` into pieces that together have its tokens and that UTF-8 can represent."""
@@ -211,8 +214,6 @@ class _Layout(NamedTuple):
         for place in map(_Place, example.sequence_ids, example.ids, example.type_ids):
             if place.text is None or not places or places[-1].text != place.text:
                 places.append(place)
-        if sorted(place.text for place in places if place.text is not None) != list(range(texts)):
-            raise ModelFileError(f"tokenizer: does not keep each text of an input of {texts} once; {PACK_AGAIN}")
         return cls(tuple(places), special=len(places) - texts)
 
     def fill(self, texts: Sequence[list[int]], truncated: bool) -> Encoded:
@@ -291,18 +292,6 @@ def _splits_like_bert(tokenizer: Tokenizer) -> bool:
         and not _WORD_ONLY.fullmatch(token.content)  # and does not lie in the middle of a word
         for token in tokenizer.get_added_tokens_decoder().values()
     )
-
-
-def _read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
-    tokenizer = Tokenizer.from_buffer(raw)
-    tokens, unknown = tokenizer.get_vocab_size(), getattr(tokenizer.model, "unk_token", None)
-    if tokens > vocabulary:
-        raise ModelFileError(f"tokenizer: has {tokens} tokens, the word embedding has {vocabulary} rows; {PACK_AGAIN}")
-    if unknown is not None and tokenizer.token_to_id(unknown) is None:
-        raise ModelFileError(f"tokenizer: {unknown!r}, for unknown words, is not among its tokens; {PACK_AGAIN}")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 @contextmanager
