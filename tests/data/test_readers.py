@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from bibert.data import readers
-from bibert.data.readers import Columns
+from bibert.data.columns import Columns
 from bibert.data.tables import load_table
 from bibert.errors import DataError, MissingExtraError
 

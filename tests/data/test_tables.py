@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from bibert.data.examples import Split, describe
-from bibert.data.readers import Columns
+from bibert.data.columns import Columns
 from bibert.data.tables import load_table, split_off_dev, with_unlabelled
 from bibert.errors import DataError
 

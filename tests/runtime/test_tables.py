@@ -15,7 +15,8 @@ from tokenizers.models import BPE
 
 from bibert.data import readers
 from bibert.data.lines import LONGEST_LINE, Decoding
-from bibert.data.readers import Columns, format_of
+from bibert.data.columns import Columns
+from bibert.data.readers import format_of
 from bibert.errors import DataError, EngineError, NumericError
 from bibert.packed.file import save
 from bibert.runtime.classifier import load

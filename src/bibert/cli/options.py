@@ -22,8 +22,8 @@ from bibert.errors import BibertError, DataError, RecipeError, SchemeError, requ
 from bibert.models import shipped_file
 
 if TYPE_CHECKING:
+    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
-    from bibert.data.readers import Columns
     from bibert.nn.schemes import Scheme
     from bibert.training.recipe import Recipe
 
@@ -57,6 +57,9 @@ Start = Annotated[
     option(
         "The BERT to make the student from: a shallower one, a student, a packed file, or general_4, in the package."
     ),
+]
+Delimiter = Annotated[
+    str, option("What separates the fields of CSV; found in the header if not given.", metavar="CHAR")
 ]
 LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
 
@@ -206,7 +209,7 @@ class EvaluationOptions:
     @property
     def columns(self) -> "Columns":
         """The columns of a file to read."""
-        from bibert.data.readers import Columns
+        from bibert.data.columns import Columns
 
         return Columns(self.text_column, self.pair_column, self.label_column)
 

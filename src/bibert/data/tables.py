@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from bibert.data.columns import Columns, find_columns, find_text_columns
 from bibert.data.examples import Split, TextData
 from bibert.data.lines import Decoding, open_input, shown
-from bibert.data.readers import FORMATS, Columns, Reader, Tsv, find_columns, find_text_columns, format_of
+from bibert.data.readers import FORMATS, Reader, Tsv, format_of
 from bibert.errors import DataError
 
 if TYPE_CHECKING:

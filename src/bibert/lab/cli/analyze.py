@@ -26,7 +26,7 @@ from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlene
 from bibert.lab.theory import statements
 from bibert.runtime.text import Text
 
-analyze = typer.Typer(no_args_is_help=True, add_completion=False)
+analyze = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 WORDS = {KEPT: "in full precision", WITHOUT: "not distilled"}
 NOTE = (
