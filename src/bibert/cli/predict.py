@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -135,7 +135,9 @@ def predict(
     if source is None:
         _label_texts(checked, labeller, output.target, written)
     else:
-        _label_file(source, labeller, path, output, written)
+        columns = source.columns.beside(classifier.about)
+        decoding = replace(source.decoding, delimiter=columns.delimiter)
+        _label_file(replace(source, columns=columns, decoding=decoding), labeller, path, output, written)
     if min_score is not None:
         say(f"scores below {min_score:g}: {labeller.counts['below']:,}; their labels were left empty")
     if cut := labeller.counts["cut"]:
@@ -183,7 +185,7 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
 
     path = None if rows.input == STANDARD else rows.input
     file_format = rows.format or ("txt" if path is None else format_of(path, ", or name the format with --format"))
-    columns = Columns(rows.text_column, rows.pair_column)
+    columns = Columns(rows.text_column, rows.pair_column, delimiter=rows.delimiter)
     if file_format in ("parquet", "xlsx") and (path is None or path.suffix.lower() == ".gz"):
         raise BibertError(f"{path or 'stdin'}: {file_format} is compressed inside and read from a file; give --input")
     if file_format == "txt" and columns.names:
@@ -193,7 +195,7 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
     typed = path is None and sys.stdin is not None and sys.stdin.isatty()
     if typed:
         say("type a text and Enter; Ctrl-D ends")
-    decoding = Decoding(rows.encoding, on_error, REMEDY_OF_FILES, rows.delimiter)
+    decoding = Decoding(rows.encoding, on_error, REMEDY_OF_FILES)
     return Source(path, file_format, columns, decoding, 1 if typed or rows.line_buffered else WINDOW)
 
 
