@@ -100,7 +100,8 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from bibert import __version__
 
-        print(f"bibert {__version__}")
+        with naming(STANDARD_OUTPUT):
+            print(f"bibert {__version__}")
         raise typer.Exit
 
 

@@ -18,9 +18,7 @@ class Columns:
     pair: str = ""
     label: str = ""
     delimiter: str = ""  # between the fields of CSV; empty for the one in the header
-    usual: "Columns | None" = (
-        None  # of the data that a model learned from: used if nothing is named and a file has them
-    )
+    usual: "Columns | None" = None  # of the data that a model learned from: for files that have them
 
     @property
     def names(self) -> list[str]:
@@ -37,7 +35,8 @@ class Columns:
         noted = data.get("columns") if isinstance(data, Mapping) else None
         if not isinstance(noted, Mapping):
             return self
-        usual = Columns(*(str(noted.get(part, "")) for part in PARTS))
+        text, pair, label, delimiter = (str(noted.get(part, "")) for part in PARTS)
+        usual = Columns(text, pair, label, delimiter)
         return replace(self, usual=usual, delimiter=self.delimiter or usual.delimiter)
 
 
@@ -66,7 +65,7 @@ def find_text_columns(names: Iterable[str], wanted: Columns, header_place: str) 
 
 
 def _spelled(wanted: Columns, names: Sequence[str], header_place: str) -> Columns:
-    """The wanted columns as the file spells them; where none is wanted, those of a model's data if the file has them."""
+    """The wanted columns as the file spells them; where none is wanted, those of a model's data if it has them."""
     usual = wanted.usual or Columns()
     known = set(names)
     if not (wanted.text or wanted.pair) and known.issuperset(filter(None, (usual.text, usual.pair))):

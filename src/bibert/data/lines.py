@@ -28,7 +28,7 @@ GZIP = b"\x1f\x8b"
 NOT_UTF8_TEXT = {
     GZIP: "gzip-compressed; give it a name ending in .gz",
     b"PAR1": "Parquet; give it a name ending in .parquet",
-    b"PK\x03\x04": "a zip archive, or an Excel file, whose name ends in .xlsx",
+    b"PK\x03\x04": "a zip archive or an Excel file; give an Excel file a name ending in .xlsx",
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",
 }

@@ -254,8 +254,6 @@ class Tsv(Delimited):
 class Excel(Reader):
     """The first sheet of an Excel file, with the names of the columns in its first row; needs the extra `excel`."""
 
-    has_lines = False
-
     def __init__(self, source: Input, decoding: Decoding) -> None:
         require_extra("excel", "reading Excel")
         import openpyxl

@@ -26,7 +26,7 @@ def task_of(source: Source, model: Path, labeller: Labeller) -> dict[str, Any]:
         "bibert": bibert.__version__,
         "model": sha256_of(model),
         "input": [str(source.path.resolve()), found.st_size, found.st_mtime_ns],
-        "read": [source.file_format, decoding.encoding, *source.columns.noted().values()],
+        "read": [source.file_format, decoding.encoding, decoding.delimiter, source.columns.noted()],
         "labels": [*labeller.columns, labeller.min_score, labeller.label_blank],
         "rows_per_block": source.rows_per_chunk,
     }

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bibert.data.readers import Delimited, JsonLines, Parquet, PlainLines, Reader, Row
+from bibert.data.readers import Csv, Delimited, JsonLines, Parquet, PlainLines, Reader, Row
 from bibert.errors import DataError, EngineError, one_line, require_extra
 from bibert.files import STANDARD_OUTPUT, naming, write_whole
 from bibert.runtime.classifier import TextClassifier, check_min_score
@@ -128,7 +128,7 @@ def _line_writer(file: BinaryIO, line: Line, columns: Mapping[str, type]) -> Ite
 def _table_writer(file: BinaryIO, written: str, reader: Reader | None, columns: Mapping[str, type]) -> Iterator[Write]:
     """Write CSV or TSV below a header; the columns of JSONL are those of its first row."""
     names = list(reader.names) if reader is not None else []
-    delimiter = reader.delimiter if isinstance(reader, Delimited) and written == "csv" else ","
+    delimiter = reader.delimiter if isinstance(reader, Csv) else ","
 
     def put(fields: Sequence[Value]) -> None:
         file.write((_csv_line(fields, delimiter) if written == "csv" else _tsv_line(fields)).encode())
