@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -27,9 +28,9 @@ MISTAKES = {
     "train, an unknown recipe": (["train", "in.csv", "--recipe", "nope"], "nope: no such recipe"),
     "train, a mistyped checkpoint": (["train", "in.csv", "-c", "bert-base-uncasd"], "bert-base-uncasd: there is no"),
     "finetune, a missing file": (["finetune", "missing.csv", "-c", "bert", "-o", "x"], "missing.csv: no such file"),
-    "finetune, a folder that is not there": (["finetune", "in.csv", "-c", "./bert", "-o", "x"], "no such folder"),
+    "finetune, a folder that is not there": (["finetune", "in.csv", "-c", "./none", "-o", "x"], "no such folder"),
     "distill, an unknown scheme": (["distill", "in.csv", "-t", "bert", "-o", "x", "-s", "nope"], "no scheme 'nope'"),
-    "distill, a missing teacher": (["distill", "in.csv", "-t", "./bert", "-o", "x"], "there is no such folder"),
+    "distill, a missing teacher": (["distill", "in.csv", "-t", "./none", "-o", "x"], "there is no such folder"),
     "pack, a missing folder": (["pack", "./model", "-o", "x.bibert"], "there is no such folder"),
     "pack, a missing file": (["pack", "bert", "-o", "x.bibert", "--data", "missing.csv"], "missing.csv: no such file"),
     "generalize, a missing file": (["generalize", "missing.txt", "-c", "bert", "-o", "x"], "missing.txt: no such"),
@@ -51,7 +52,7 @@ def test_card_and_report_of_a_packed_file_need_no_torch(packed_file, tmp_path):
     (tmp_path / "in.csv").write_text("text,label\n" + "good,positive\nbad,negative\n" * 10)
     packed = load(packed_file)
     notes = {**packed.about, "recipe": {}, "metrics": {"dev_accuracy": 0.5}, "data": {"name": "in"}}
-    save(type(packed)(**{**packed.__dict__, "about": notes}), tmp_path / "a.bibert")
+    save(replace(packed, about=notes), tmp_path / "a.bibert")
     card = outcome(tmp_path, "card", "in.csv", "-m", "a.bibert", "--title", "Mine", "-o", "card.md")
     report = outcome(tmp_path, "analyze", "report", "in.csv", "-m", "a.bibert", "-o", "report.html")
     assert card[:2] == report[:2] == (0, False), card[2] + report[2]
