@@ -149,13 +149,15 @@ def predict(
 
 def _check_new(output: OutputOptions, source: "Source | None") -> None:
     """Refuse to replace a file; one with a journal may be the result of a killed process, which is found out later."""
-    from bibert.runtime.journal import journal_of
-
     target = output.target
     if target is None or output.force or not target.exists():
         return
-    if source is None or source.path is None or not journal_of(target).exists():
-        raise BibertError(f"{target}: {EXISTS}")
+    if source is not None and source.path is not None:
+        from bibert.runtime.journal import journal_of
+
+        if journal_of(target).exists():
+            return
+    raise BibertError(f"{target}: {EXISTS}")
 
 
 def _texts_of(texts: list[str], pairs: list[str], rows: InputOptions, on_error: str) -> "list[Text]":
