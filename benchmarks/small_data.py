@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from bibert import machine
+from bibert.data.columns import Columns
 from bibert.data.examples import TextData
-from bibert.data.readers import Columns
 from bibert.data.tables import classes_of, load_split, metrics_for, read_table
 from bibert.files import load_json, save_json
 from bibert.training.floor import words_alone

@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
     from bibert.data.glue import load_glue
-    from bibert.data.readers import Columns
     from bibert.data.tables import load_table
     from bibert.errors import BibertError
     from bibert.nn.checkpoint import load_classifier
@@ -48,7 +48,7 @@ _HOME_OF = {
     "BiBertForSequenceClassification": "bibert.nn.model",
     "binarize": "bibert.nn.students",
     "load_classifier": "bibert.nn.checkpoint",
-    "Columns": "bibert.data.readers",
+    "Columns": "bibert.data.columns",
     "Split": "bibert.data.examples",
     "TextData": "bibert.data.examples",
     "load_glue": "bibert.data.glue",

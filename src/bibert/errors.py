@@ -54,6 +54,7 @@ class MissingExtraError(BibertError):
 PACKAGES_OF_EXTRA = {
     "train": ("torch", "transformers", "datasets", "accelerate", "sklearn", "scipy"),
     "data": ("pyarrow",),
+    "excel": ("openpyxl",),
     "tensorboard": ("tensorboard",),
     "plot": ("matplotlib", "jinja2"),
 }

@@ -15,6 +15,8 @@ from typing import IO, Any, BinaryIO, Literal, TextIO, overload
 
 from bibert.errors import BibertError, CheckpointError
 
+STANDARD_OUTPUT = "standard output"  # as messages call it
+
 
 @overload
 def write_whole(path: Path | str, mode: Literal["w"] = "w") -> AbstractContextManager[TextIO]: ...
@@ -36,7 +38,7 @@ def write_whole(path: Path | str, mode: Literal["w", "wb"] = "w") -> Iterator[An
         raise BibertError(f"{path}: is not a regular file and cannot be replaced by one; choose another name")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with _open_new(temporary, mode) as file:
+        with naming(path, temporary), _open_new(temporary, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -45,6 +47,17 @@ def write_whole(path: Path | str, mode: Literal["w", "wb"] = "w") -> Iterator[An
         temporary.unlink(missing_ok=True)
         raise
     fsync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def naming(path: Path | str, hidden: Path | None = None) -> Iterator[None]:
+    """Put `path` into an error of the system that names no file, as a full disk, or names only the `hidden` one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or error.filename == str(hidden):
+            error.filename = str(path)
+        raise
 
 
 def _open_new(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
@@ -63,6 +76,19 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(file: IO[Any]) -> bool:
+    """Lock an open file until it is closed; False if another process has locked it. Without effect on Windows."""
+    if os.name == "nt":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def save_json(path: Path, value: Any) -> None:
@@ -87,8 +113,12 @@ def sha256_of(path: Path) -> str:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """Return the lines of a growing file with their ends; a last line that a kill cut off is dropped."""
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    """Return the lines of a growing file with their ends; a last line that a kill cut off is dropped.
+
+    Bytes that are not UTF-8, which a power cut can leave, become U+FFFD.
+    """
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        return [line for line in file if line.endswith("\n")]
 
 
 def read_json_lines(path: Path) -> list[Any]:

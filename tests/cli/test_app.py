@@ -93,7 +93,8 @@ def test_no_command_shows_the_help_and_an_unknown_one_the_closest(capsys):
         (DataError("a.csv:3: no label"), 2, "a.csv:3: no label"),
         (NumericError("NaN in x"), 4, "NaN in x"),
         (DataError("'two  spaces.csv':\n  is empty\n"), 2, "'two  spaces.csv': is empty"),
-        (PermissionError(13, "Permission denied", "config.json"), 1, "[Errno 13] Permission denied: 'config.json'"),
+        (PermissionError(13, "Permission denied", "config.json"), 1, "config.json: Permission denied"),
+        (OSError(28, "No space left on device"), 1, "[Errno 28] No space left on device"),
     ],
 )
 def test_an_error_the_user_can_fix_is_one_line_with_its_exit_code(command, capsys, error, code, line):
@@ -135,5 +136,26 @@ def test_a_closed_pipe_is_no_error_message():
     os.close(read_end)
     with os.fdopen(write_end, "w") as closed_pipe:
         done = started("--version", stdout=closed_pipe)
-    assert done.stderr == ""
-    assert done.returncode == 1
+        table = started("recipes", stdout=closed_pipe)
+    assert (done.stderr, done.returncode) == (table.stderr, table.returncode) == ("", 0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="descriptors of Unix")
+@pytest.mark.parametrize("command", ["predict fine", "recipes", "--version"])
+def test_a_closed_or_full_output_is_one_line(command):
+    closed = f"{sys.executable} -m bibert {command} >&-"
+    full = f"{sys.executable} -m bibert {command} >/dev/full"
+    for line, says in ((closed, "standard output is closed"), (full, "standard output: No space left on device")):
+        done = subprocess.run(["sh", "-c", line], text=True, check=False, timeout=60, capture_output=True)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert done.stderr.startswith(f"bibert: error: {says}")
+
+
+@pytest.mark.parametrize("name", [None, *program.COMMANDS])
+def test_help_fits_80_columns_and_shows_no_value_for_a_flag(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert program.run(["--help"] if name is None else [name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "bool" not in shown
+    assert not any(line.endswith("...") and "Usage" not in line for line in shown.splitlines())

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from bibert.data.columns import Columns
 from bibert.data.metrics import calibration_error, reliability
-from bibert.data.readers import Columns
 from bibert.data.synthetic import make_reviews
 from bibert.data.tables import load_split
 from bibert.packed.file import load, save

@@ -52,7 +52,7 @@ def test_another_training_file_needs_a_task_and_its_folder(glue):
 )
 def test_evaluation_refuses_columns_of_a_task_and_labels_that_the_model_does_not_know(options, labels, named, glue):
     with pytest.raises(DataError, match=named):
-        EvaluationOptions(data=glue, task="sst-2", **options).load_splits(labels)
+        EvaluationOptions(data=glue, task="sst-2", **options).load_splits(labels, {})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bibert.cli.recipes import USE
 from bibert.training.recipe import load_recipe, presets
 
 
@@ -32,3 +33,7 @@ def test_json_has_every_setting(bibert, capsys):
 def test_an_unknown_preset_is_one_line(bibert, capsys):
     assert bibert("recipes", "studnet") == 2
     assert "studnet" in capsys.readouterr().err
+
+
+def test_every_preset_says_what_it_is_for():
+    assert all(name in USE or name.partition("-")[0] in USE for name in presets())

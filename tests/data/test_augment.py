@@ -16,7 +16,7 @@ from bibert.data.augment import (
     save_rows,
     vary,
 )
-from bibert.data.readers import Columns
+from bibert.data.columns import Columns
 from bibert.data.tables import load_table
 from bibert.errors import DataError
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bibert.data import encoding
+from bibert.data import MOST_CHARACTERS, encoding
 from bibert.data.encoding import (
     SPECIAL_TOKENS,
     Collator,
@@ -141,6 +141,12 @@ def test_rows_are_counted_from_both_ends_and_splits_can_be_joined(tokenizer):
     assert encoded[-1]["labels"] == 2
     with pytest.raises(IndexError, match="row 3 of 3"):
         encoded[3]
+
+
+def test_a_text_is_read_up_to_the_most_characters(tokenizer):
+    blank = " " * MOST_CHARACTERS
+    split = Split((f"{blank}film", f"{blank[1:]}f"), None, (0.0, 0.0), "made up")
+    assert encode(split, tokenizer, 16).lengths.tolist() == [2, 3]  # the special tokens, and one letter
 
 
 def test_no_room_for_text_is_refused(tokenizer):

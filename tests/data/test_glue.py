@@ -4,8 +4,8 @@ import datasets
 import pytest
 
 from bibert.data.augment import load_rows, save_rows
+from bibert.data.columns import Columns
 from bibert.data.glue import TASKS, get_task, load_glue, load_glue_from_hub, load_glue_split
-from bibert.data.readers import Columns
 from bibert.errors import DataError
 
 MNLI_HEADER = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"

@@ -4,14 +4,17 @@ import gzip
 import io
 import math
 from dataclasses import dataclass, field
+from datetime import datetime
 
+import openpyxl
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bibert.data import readers
-from bibert.data.readers import Columns
-from bibert.data.tables import load_table
+from bibert.data import lines, readers
+from bibert.data.columns import Columns
+from bibert.data.lines import Decoding, open_input
+from bibert.data.tables import load_table, read_table
 from bibert.errors import DataError, MissingExtraError
 
 GOOD = b"text,label\ngood film,1\nbad film,0\nfine film,1\npoor film,0\n"
@@ -45,6 +48,10 @@ CASES = {
     "header only, CSV": Case("a.csv", b"text,label\n", ":1", "no row"),
     "header only, TSV": Case("a.tsv", b"text\tlabel\r\n", ":1", "no row"),
     "header of empty names": Case("a.csv", b",\n1,2\n", ":1", "no column has a name"),
+    "neither text nor label": Case("a.csv", b"a,b\n1,2\n", ":1", "no text column and no label column among 'a', 'b'"),
+    "two names that are not there": Case(
+        "a.csv", GOOD, ":1", "no column 'txt' and no column 'lable' among", {"text": "txt", "label": "lable"}
+    ),
     "no label column": Case("a.csv", b"text,other\na,b\n", ":1", "no label column among 'text', 'other'"),
     "no text column": Case("a.csv", b"foo,label\na,b\n", ":1", "no text column among 'foo', 'label'"),
     "a text and a pair": Case(
@@ -58,8 +65,6 @@ CASES = {
     "missing asked column": Case("a.csv", GOOD, ":1", "no column 'txt' among 'text', 'label'", {"text": "txt"}),
     "same column twice asked": Case("a.csv", GOOD, ":1", "one column for two uses", {"text": "text", "label": "text"}),
     "duplicate header": Case("a.csv", b"text,label,text\na,1,b\n", ":1", "'text'"),
-    "tabs in .csv": Case("a.csv", b"text\tlabel\na\t1\n", ":1", "tabs, not commas"),
-    "semicolons in .csv": Case("a.csv", b"text;label\na;1\n", ":1", "semicolons"),
     "commas in .tsv": Case("a.tsv", b"text,label\na,1\n", ":1", "commas, not tabs"),
     "too few fields": Case("a.csv", GOOD + b"short\n", ":6", "1 fields where the header has 2"),
     "too many fields": Case("a.csv", b"text,label\nyes, but no,1\n", ":2", "3 fields where the header has 2"),
@@ -69,7 +74,8 @@ CASES = {
     "UTF-16": Case("a.csv", GOOD.decode().encode("utf-16"), ":1", "UTF-16"),
     "latin-1": Case("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", ":3", "byte 0xe9 is not utf-8"),
     "NUL": Case("a.tsv", b"text\tlabel\nok\t1\nb\0d\t0\n", ":3", "NUL"),
-    "spreadsheet": Case("a.csv", b"PK\x03\x04rest", ":1", "spreadsheet"),
+    "spreadsheet": Case("a.csv", b"PK\x03\x04rest", ":1", "Excel"),
+    "Excel that is text": Case("a.xlsx", GOOD, "", "not a readable Excel file"),
     "gzip without .gz": Case("a.csv", gzip.compress(GOOD), ":1", "give it a name ending in .gz"),
     ".gz without gzip": Case("a.csv.gz", GOOD, "", "not gzip-compressed"),
     "cut .gz": Case("a.csv.gz", gzip.compress(GOOD)[:-12], "", "cut short"),
@@ -142,6 +148,70 @@ def test_a_field_without_end_is_a_broken_row(tmp_path, monkeypatch):
     path.write_bytes(b'text,label\nok,1\n"' + b"x\n" * 600 + b'",1\n')
     with pytest.raises(DataError, match=r"a\.csv:3: .*field limit \(1000\)"):
         load_table(path)
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_the_delimiter_of_a_csv_file_is_found_in_its_header(mark, write):
+    path = write("a.csv", f'text{mark}"a,b;c|d"{mark}label\n"x,y;z|\t"{mark}{mark}0\n')
+    assert read_table(path).columns == {"text": ["x,y;z|\t"], "a,b;c|d": [""], "label": ["0"]}
+
+
+def test_a_delimiter_can_be_named_and_must_be_one_character(write):
+    path = write("a.csv", "text^label\nso, so^1\n")
+    assert read_table(path, "^").columns["text"] == ["so, so"]
+    assert read_table(write("a.tsv", "text;label\na;1\n"), ";").columns["label"] == ["1"]
+    assert Decoding(delimiter="tab").delimiter == Decoding(delimiter="\\t").delimiter == "\t"
+    with pytest.raises(DataError, match="must be one character"):
+        Decoding(delimiter=";;")
+
+
+def test_an_open_quote_is_found_within_some_lines_and_skips_its_row_alone(write):
+    fine = b"fine,1\n" * (2 * readers.MOST_LINES_OF_A_ROW)
+    path = write("a.csv", b'text,label\n"open,1\n' + fine + b'"a\nb",0\n')
+    with pytest.raises(DataError, match=r"a\.csv:2: broken row \(a quote is still open after 10,000 lines\)"):
+        load_table(path)
+    with open_input(path) as source:
+        rows = [row for chunk in readers.Csv(source, Decoding(on_error="skip")).chunks(1000) for row in chunk]
+    errors = [str(row) for row in rows if isinstance(row, DataError)]
+    assert len(errors) == 1
+    assert len(rows) == 2 * readers.MOST_LINES_OF_A_ROW + 2
+    assert (rows[-1].number, rows[-1].cells["text"]) == (2 * readers.MOST_LINES_OF_A_ROW + 3, "a\nb")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl"])
+def test_a_line_that_is_too_long_can_be_skipped(name, write, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 100)
+    line = {"a.jsonl": b'{"text": "%s"}\n'}.get(name, b"%s\n")
+    path = write(name, (b"text\n" if name in ("a.csv", "a.tsv") else b"") + line % (b"x" * 250) + line % b"fine")
+    with open_input(path) as source:
+        reader = readers.FORMATS[readers.format_of(path)](source, Decoding(on_error="skip"))
+        broken, fine = (row for chunk in reader.chunks(10) for row in chunk)
+    assert "has over 100 characters" in str(broken)
+    assert fine.cells == {"text": "fine"}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_hundred_thousand_columns_are_read_in_one_pass(name, write):
+    names = [f"c{number}" for number in range(100_000)] + ["text"]
+    twice = [*names, "c7"]
+    for columns in (names, twice):
+        data = parquet(*columns) if name == "a.parquet" else f"{','.join(columns)}\n".encode()
+        with open_input(write(name, data)) as source:
+            if columns is names:
+                assert len(readers.FORMATS[name[2:]](source, Decoding()).names) == len(names)
+                continue
+            with pytest.raises(DataError, match="column 'c7' is there more than once"):
+                readers.FORMATS[name[2:]](source, Decoding())
+
+
+def test_the_first_sheet_of_an_excel_file_is_a_table(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["text", "when", "label"], ["good", datetime(2026, 1, 2), 1], [None] * 3, ["bad", None, 0.0]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    table = read_table(tmp_path / "a.xlsx")
+    assert table.columns == {"text": ["good", "bad"], "when": ["2026-01-02 00:00:00", None], "label": [1, 0]}
+    assert table.where(1).endswith("a.xlsx:4")
 
 
 def test_parquet_needs_its_extra(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from bibert.data.columns import Columns
 from bibert.data.examples import Split, describe
-from bibert.data.readers import Columns
 from bibert.data.tables import load_table, split_off_dev, with_unlabelled
 from bibert.errors import DataError
 

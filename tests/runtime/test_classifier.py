@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -106,6 +107,16 @@ BAD = {
 }
 
 
+def test_a_text_is_never_read_beyond_the_most_characters(classifier):
+    for text in ("中" * 10**7, " " * 10**7, "a" * 10**7):
+        classifier.predict([text[:1000]])
+        tracemalloc.start()
+        classifier.predict([text, text], [text, text])
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < len(text) // 2  # no copy of it, and no list of its characters
+
+
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
 def test_a_row_that_is_not_a_text_is_refused_with_its_number(classifier, arguments, message):
     with pytest.raises(EngineError, match=message):
@@ -133,8 +144,9 @@ def test_a_stream_is_read_a_window_at_a_time(classifier):
     assert len(read) == 10
     next(classifier.predict_stream(texts()))
     assert len(read) == 10 + WINDOW
-    with pytest.raises(EngineError, match="window is 0"):
-        classifier.predict_stream(TEXTS, window=0)
+    for window in (0, "a", 2.5):
+        with pytest.raises(EngineError, match=f"window is {window!r}"):
+            classifier.predict_stream(TEXTS, window=window)
 
 
 def test_a_regression_has_values_and_no_probabilities(regression):
@@ -256,6 +268,7 @@ BAD_CALLS = {
     "a number as a text": ((TEXTS,), {"top_k": "2"}, "top_k is '2'"),
     "a number": ((5,), {}, r"inputs: 5 \(int\)"),
     "an array without rows": ((np.array(5),), {}, r"inputs: array\(5\) \(ndarray\)"),
+    "a function that is a number": ((TEXTS,), {"function_to_apply": 1}, "function_to_apply is 1"),
     "an unknown function": ((iter(TEXTS),), {"function_to_apply": "softmacks"}, "'softmacks'.*'softmax'"),
     "an unknown key": (({"sentence": "film"},), {}, r"\['sentence'\].*'text'"),
 }

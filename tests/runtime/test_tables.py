@@ -7,18 +7,20 @@ import json
 import re
 import tracemalloc
 
+import openpyxl
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from bibert.data import readers
+from bibert.data.columns import Columns
 from bibert.data.lines import LONGEST_LINE, Decoding
-from bibert.data.readers import Columns, format_of
+from bibert.data.readers import format_of
 from bibert.errors import DataError, EngineError
 from bibert.packed.file import save
 from bibert.runtime.classifier import load
 from bibert.runtime.tables import Source, label_table
-from bibert.runtime.writers import Labeller
+from bibert.runtime.writers import WRITTEN, Labeller
 
 
 def lengths(texts, where=None):  # noqa: ARG001
@@ -28,14 +30,15 @@ def lengths(texts, where=None):  # noqa: ARG001
 
 
 lengths.columns = {"label": str, "score": float}
+lengths.counts = {}
 BY_NAME = Columns()
 
 
-def labelled(path, file_format=None, rows_per_chunk=2, columns=BY_NAME, as_json=False, model=lengths, **decoding):
+def labelled(path, file_format=None, rows_per_chunk=2, columns=BY_NAME, written="", model=lengths, **decoding):
     """The bytes that come out for a file."""
     out = io.BytesIO()
-    source = Source(path, file_format or format_of(path), columns, Decoding(**decoding))
-    label_table(source, out, model, as_json=as_json, rows_per_chunk=rows_per_chunk)
+    source = Source(path, file_format or format_of(path), columns, Decoding(**decoding), rows_per_chunk)
+    label_table(source, out, model, written=written)
     return out.getvalue()
 
 
@@ -80,8 +83,88 @@ def test_the_size_of_a_chunk_changes_nothing(write, rows_per_chunk):
 
 
 def test_lines_can_be_written_as_json(write):
-    (line,) = labelled(write("a.txt", "é\n".encode()), as_json=True).decode().splitlines()
+    (line,) = labelled(write("a.txt", "é\n".encode()), written="jsonl").decode().splitlines()
     assert line == '{"text": "é", "label": "É", "score": 0.5}'
+
+
+ROWS = [{"text": "a b", "n": "1"}, {"text": 'c, "d"', "n": ""}]
+
+
+def as_file(path, rows):
+    """Write rows in the format of the suffix."""
+    names, cells = list(rows[0]), [list(row.values()) for row in rows]
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in (names, *cells):
+            book.active.append(row)
+        book.save(path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        options = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if path.suffix == ".tsv" else {}
+        with path.open("w", newline="") as file:
+            csv.writer(file, **options).writerows([names, *cells])
+    return path
+
+
+def as_rows(data, written):
+    """The rows of a file that was written."""
+    if written == "parquet":
+        return pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
+    if written == "jsonl":
+        return [json.loads(line) for line in data.decode().splitlines()]
+    options = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if written == "tsv" else {}
+    return list(csv.DictReader(io.StringIO(data.decode()), **options))
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.xlsx"])
+def test_rows_of_any_format_are_written_in_any_format(name, written, tmp_path):
+    out = labelled(as_file(tmp_path / name, ROWS), written=written)
+    expected = [{**row, "label": row["text"].upper(), "score": len(row["text"]) / 2} for row in ROWS]
+    if written == "txt":
+        assert out.decode() == "".join(f"{row['label']}\t{row['score']:.4f}\t{row['text']}\n" for row in expected)
+        return
+    # An empty cell of Excel is none, and numbers are text in CSV and TSV.
+    found = [{**row, "n": row["n"] or "", "score": float(row["score"])} for row in as_rows(out, written)]
+    assert found == expected
+
+
+def test_values_without_a_place_in_the_new_format_are_written_or_named(tmp_path, write):
+    path = parquet_file(tmp_path / "a.parquet", text=["a", "b"], x=[float("nan"), 1.5], tags=[["y"], None])
+    rows = [json.loads(line) for line in labelled(path, written="jsonl").decode().splitlines()]
+    assert [(row["x"], row["tags"]) for row in rows] == [(None, ["y"]), (1.5, None)]
+    assert labelled(path, written="csv").decode().splitlines()[1] == 'a,null,"[""y""]",A,0.5'
+    path = write("a.jsonl", b'{"text": "a"}\n{"text": "b", "n": 1}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl:2: has a column 'n', which the first row has not"):
+        labelled(path, written="csv")
+    assert labelled(path, written="csv", on_error="skip") == b"text,label,score\na,A,0.5\n"
+    path = write("b.jsonl", b'{"text": "a", "n": 1}\n{"text": "b", "n": "x"}\n')
+    with pytest.raises(DataError, match=r"b\.jsonl:2: these rows do not fit"):
+        labelled(path, written="parquet", rows_per_chunk=1)
+
+
+def test_semicolons_stay_semicolons(write):
+    assert labelled(write("a.csv", b"text;n\na,b;1\n")) == b"text;n;label;score\na,b;1;A,B;1.5\n"
+
+
+def test_a_text_that_the_model_refuses_is_named_or_skipped_alone(write):
+    def picky(texts, where):
+        for number, text in enumerate(texts):
+            if text == "bad":
+                raise EngineError(f"{where(number)}: is refused")
+        return lengths(texts)
+
+    picky.columns, picky.counts = lengths.columns, {}
+    path = write("a.csv", b"text\na\nb\nc\nbad\nd\nbad\nbad\n")
+    with pytest.raises(EngineError, match=r"a\.csv:5: is refused"):
+        labelled(path, model=picky)
+    out, source = io.BytesIO(), Source(path, "csv", decoding=Decoding(on_error="skip"), rows_per_chunk=3)
+    progress = label_table(source, out, picky)
+    assert out.getvalue() == b"text,label,score\na,A,0.5\nb,B,0.5\nc,C,0.5\nd,D,0.5\n"
+    assert (progress.rows, progress.skipped, progress.first_skipped) == (4, 3, f"{path}:5: is refused")
 
 
 # How files can be malformed is tested with the readers; here is what only prediction refuses or reads.
@@ -164,7 +247,7 @@ def test_memory_does_not_grow_with_the_file(write):
         path = write("a.csv", b"text\n" + (b"x" * 100 + b"\n") * rows)
         with (path.parent / "out.csv").open("wb") as out:
             tracemalloc.start()
-            label_table(Source(path, "csv"), out, lengths, rows_per_chunk=64)
+            label_table(Source(path, "csv", rows_per_chunk=64), out, lengths)
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         return most
@@ -183,9 +266,8 @@ def test_a_chunk_of_long_rows_has_few_of_them(write, monkeypatch):
 
 def test_progress_gives_the_share_of_the_file(write):
     shares = []
-    source = Source(write("a.txt", b"a\n" * 200_000), "txt")
-    watch = {"watch": lambda now: shares.append(now.share), "rows_per_chunk": 50_000}
-    progress = label_table(source, io.BytesIO(), lengths, **watch)
+    source = Source(write("a.txt", b"a\n" * 200_000), "txt", rows_per_chunk=50_000)
+    progress = label_table(source, io.BytesIO(), lengths, watch=lambda now: shares.append(now.share))
     assert shares == sorted(shares)
     assert 0 < shares[0] < 1 == shares[-1]
     assert progress.rows == 200_000
@@ -197,7 +279,7 @@ def test_a_row_of_a_later_chunk_at_which_the_model_fails_is_named_by_its_line(wr
     labeller = Labeller(load(model))
     labeller._classifier.encoder.ids_of = {"a": [5], "a\na": [5, 5]}.__getitem__  # fails at any other text
     with pytest.raises(EngineError, match=f"^{re.escape(str(path))}:6"):
-        label_table(Source(path, "csv"), io.BytesIO(), labeller, rows_per_chunk=1)
+        label_table(Source(path, "csv", rows_per_chunk=1), io.BytesIO(), labeller)
 
 
 def parquet_file(path, **columns):

@@ -44,10 +44,21 @@ def begin(log, step):
     return [(line["stage"], line["step"]) for line in lines]
 
 
-@pytest.mark.parametrize("torn", ["", '{"stage": "second", "st', '{"stage": "second", "step": 3}', "\0\0\0\0\n"])
+TORN = [
+    b"",
+    b'{"stage": "second", "st',
+    b'{"stage": "second", "step": 3}',
+    b"\0\0\0\0\n",
+    b"\xff\xfe\n",
+    b"{}\n",
+    b"3\n",
+]
+
+
+@pytest.mark.parametrize("torn", TORN)
 @pytest.mark.parametrize("last", [4, 10])
 def test_lines_after_the_checkpoint_and_a_torn_last_line_are_dropped(log, torn, last):
-    with log.path.open("a") as file:
+    with log.path.open("ab") as file:
         file.write(torn)
     assert begin(log, last) == [("first", 99), *(("second", step) for step in range(1, last + 1))]
 

@@ -92,6 +92,13 @@ def test_a_torn_checkpoint_is_set_aside_and_the_one_before_is_used(checkpoint, t
     assert "checkpoint-20 is incomplete" in caplog.text
 
 
+def test_a_file_where_torn_checkpoints_go_is_named(checkpoint, tmp_path):
+    empty(checkpoint(10))
+    (tmp_path / "torn").write_text("")
+    with pytest.raises(CheckpointError, match="torn: is a file, where checkpoint-10 is set aside"):
+        last_checkpoint(tmp_path)
+
+
 def test_the_newest_whole_checkpoint_is_used_whatever_lies_in_it_and_beside_it(checkpoint, tmp_path, caplog):
     for step in (9, 10, 100):
         newest = checkpoint(step)

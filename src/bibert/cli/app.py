@@ -6,19 +6,21 @@ works in an install without torch. A command's options are in its own file, its 
 
 import importlib
 import os
+import select
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
 
 from bibert.errors import PACKAGES_OF_EXTRA, BibertError, require_extra
+from bibert.files import STANDARD_OUTPUT, naming
 
 EXIT_OS_ERROR = 1
-EXIT_BROKEN_PIPE = 1  # as typer does on a closed pipe
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
@@ -36,12 +38,12 @@ COMMANDS: Mapping[str, Command] = {
     "distill": Command("bibert.cli.distill", "Binarize a teacher and distill it into the student."),
     "generalize": Command("bibert.cli.generalize", "Binarize an encoder on plain text: a start for any task."),
     "evaluate": Command("bibert.cli.evaluate", "Evaluate a trained model on a data set."),
-    "pack": Command("bibert.cli.pack", "Write a trained student as one small file, verified bit for bit."),
+    "pack": Command("bibert.cli.pack", "Write a trained student as one small, verified file."),
     "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
     "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
     "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
     "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
-    "card": Command("bibert.lab.cli.pages", "Write the model card of a packed file: metrics, origin, limits."),
+    "card": Command("bibert.lab.cli.pages", "Write the model card of a packed file."),
     "analyze": Command("bibert.lab.cli.analyze", "The paper's analysis: theorems, entropy, attention, cost."),
     "augment": Command("bibert.cli.augment", "Write an augmented copy of a training set, as TinyBERT does."),
     "recipes": Command("bibert.cli.recipes", "Show the recipe presets, or all settings of one."),
@@ -58,11 +60,36 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name in COMMANDS:
             found = getattr(importlib.import_module(COMMANDS[name].module), name)
-            group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+            group = (
+                found if isinstance(found, typer.Typer) else typer.Typer(rich_markup_mode=None, add_completion=False)
+            )
             if group is not found:  # a function, which becomes the only command of its group
                 group.command(name)(found)
             self.commands[name] = typer.main.get_command(group)
         return super().resolve_command(ctx, args)
+
+    # Typer would end a command with code 1 if a pipe is closed.
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the words; `--version` and `--help` print here."""
+        with _own_pipe_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _own_pipe_errors():
+            return super().invoke(ctx)
+
+
+class ClosedPipeError(Exception):
+    """A pipe was closed, such as standard output by `| head -1`; its cause is the `BrokenPipeError`."""
+
+
+@contextmanager
+def _own_pipe_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipeError from error
 
 
 def _placeholder() -> None:
@@ -73,11 +100,14 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from bibert import __version__
 
-        print(f"bibert {__version__}")
+        with naming(STANDARD_OUTPUT):
+            print(f"bibert {__version__}")
         raise typer.Exit
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    cls=LazyGroup, rich_markup_mode=None, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 for _name, _command in COMMANDS.items():
     app.command(_name, help=_command.help)(_placeholder)
 
@@ -113,6 +143,8 @@ def _exit(number: int, _: Any) -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run the program with the words after `bibert` and return its exit code; an error the user can fix is one line."""
+    if sys.stdout is None:  # its results would be lost, or end up in a file that gets its number
+        return _fail(OSError("standard output is closed; redirect it to a file or to /dev/null"), EXIT_OS_ERROR)
     try:
         _call(args)
     except BibertError as error:
@@ -121,12 +153,26 @@ def run(args: Sequence[str]) -> int:
         return int(end.code or 0)
     except KeyboardInterrupt:  # outside typer, which ends a command with the same code
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # point stdout at /dev/null, so that the interpreter's last flush does not complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
-    except OSError as error:
-        return _fail(error, EXIT_OS_ERROR)
+    except (OSError, ClosedPipeError) as error:
+        return _fail_of_system(error if isinstance(error, OSError) else cast("BrokenPipeError", error.__cause__))
     raise AssertionError("typer ends every command with SystemExit")
+
+
+def _fail_of_system(error: OSError) -> int:
+    """The exit code of an error of the system; a reader of standard output that has gone had enough: no error."""
+    has_gone = isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout.fileno())
+    if has_gone or error.filename == STANDARD_OUTPUT:
+        # Point it at /dev/null, so that the interpreter's last flush does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if has_gone:
+        return 0
+    return _fail(OSError(f"{error.filename}: {error.strerror}") if error.filename else error, EXIT_OS_ERROR)
+
+
+def _has_no_reader(pipe: int) -> bool:
+    poll = select.poll()
+    poll.register(pipe, 0)  # errors are always reported
+    return bool(poll.poll(0))
 
 
 def _call(args: Sequence[str]) -> None:
@@ -139,7 +185,8 @@ def _call(args: Sequence[str]) -> None:
             require_extra(extra, "this command")
         raise
     finally:
-        sys.stdout.flush()  # a closed pipe raises here, where it is caught, not when the interpreter ends
+        with naming(STANDARD_OUTPUT):  # a closed pipe raises here, where it is caught, not when the interpreter ends
+            sys.stdout.flush()
 
 
 def _fail(error: Exception, exit_code: int) -> int:

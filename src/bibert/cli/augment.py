@@ -47,8 +47,8 @@ def augment(
     Example: bibert augment SST-2/train.tsv -o SST-2/train_aug.tsv --task sst-2 --mlm bert-base-uncased --glove g.txt
     """
     from bibert.data import augment as augmentation
+    from bibert.data.columns import Columns
     from bibert.data.glue import get_task
-    from bibert.data.readers import Columns
 
     columns = Columns(text_column, pair_column, label_column)
     if task is not None and columns.names:

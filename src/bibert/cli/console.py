@@ -3,6 +3,7 @@
 So `bibert schemes --json > table.json` holds the table and nothing else, and a progress bar never ends up in a file.
 """
 
+import io
 import json
 import sys
 import time
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
+
+from bibert.files import STANDARD_OUTPUT, naming
 
 Item = TypeVar("Item")
 
@@ -34,14 +37,20 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Write a table of results to stdout, uncut if stdout is not a terminal."""
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE).print(table)
+    """Write a table of results to stdout, uncut and no wider than it needs if stdout is not a terminal."""
+    printed, terminal = io.StringIO(), sys.stdout.isatty()
+    width = None if terminal else WIDTH_OF_A_PIPE
+    # Not written by rich itself, which ends the program if the reader of a pipe has gone.
+    Console(file=printed, force_terminal=terminal, highlight=False, width=width).print(table)
+    with naming(STANDARD_OUTPUT):
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines()))
 
 
 def print_json(value: Any) -> None:
     """Write results to stdout as JSON; raises `ValueError` on NaN and infinity, which JSON does not have."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    with naming(STANDARD_OUTPUT):
+        json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write("\n")
 
 
 def print_metrics(

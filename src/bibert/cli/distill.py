@@ -6,7 +6,8 @@ import typer
 
 from bibert.cli import options
 from bibert.cli.console import print_metrics, say
-from bibert.nn import RUN_MODEL
+from bibert.errors import require_extra
+from bibert.nn import RUN_MODEL, model_folder
 from bibert.nn.schemes import get_scheme
 
 
@@ -25,17 +26,22 @@ def distill(
 
     Example: bibert distill reviews.csv --teacher runs/teacher/model --bits 4 -o runs/student
     """
-    options.require_torch("bibert distill")
-    from bibert.cli.progress import TrainingProgress
+    require_extra("train", "bibert distill")
     from bibert.training.run import PROBE, is_main_process
-    from bibert.training.student import distill as run
 
     row = get_scheme(student.name)
     recipe, arguments = training.load("student"), training.trainer_arguments()
+    for model in filter(None, (teacher, start)):
+        model_folder(model)
     texts = data.load_and_report()
+    options.import_quietly()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.training.student import distill as run
+
     arguments |= {"start": start, "probe": options.probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
     metrics = run(teacher, row, texts, output, recipe, **arguments)
     if is_main_process():
         if probe_every and not (output / PROBE).exists():
             say(f"{output}: --probe-every came too late, this run was finished without it; choose another -o")
         print_metrics({row.name: metrics}, {row.name: output / RUN_MODEL}, json)
+        say(f"next: bibert pack {output / RUN_MODEL} -o {output.name}.bibert")

@@ -1,9 +1,9 @@
 """`bibert evaluate`: the metrics of a trained model, a folder by torch or a packed file by the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -29,6 +29,7 @@ class Evaluated(NamedTuple):
     labels: tuple[str, ...]
     max_length: int
     temperature: float
+    about: Mapping[str, Any]  # where it comes from
     logits: "Callable[[Split], NDArray[np.float32]]"
 
 
@@ -53,7 +54,7 @@ def evaluate(
     # A folder with a packed file and no network is that file; a folder with neither is refused as a network.
     is_network = folder.is_dir() and (network_folder(folder) is not None or not any(folder.glob(f"*{SUFFIX}")))
     evaluated = _network(folder, max_length) if is_network else _packed(model, max_length)
-    splits, names = data.load_splits(evaluated.labels)
+    splits, names = data.load_splits(evaluated.labels, evaluated.about)
     rows = " and ".join(
         f"{len(split):,} {'rows' if split.pairs is None else 'pairs'} of {Path(split.origin).name}"
         for split in splits.values()
@@ -90,7 +91,7 @@ def _network(folder: Path, max_length: int | None) -> Evaluated:
 
     logits = partial(predict_logits, classifier, max_length=longest, watch=partial(tracked, title="evaluating"))
     scheme = classifier.model.config.quantization.name
-    return Evaluated(scheme, classifier.label_names, longest, origin.get("temperature", 1.0), logits)
+    return Evaluated(scheme, classifier.label_names, longest, origin.get("temperature", 1.0), origin, logits)
 
 
 def _packed(model: str, max_length: int | None) -> Evaluated:
@@ -105,5 +106,6 @@ def _packed(model: str, max_length: int | None) -> Evaluated:
         texts = tracked(split.texts, len(split), "evaluating")  # the classifier takes a window of them at a time
         return classifier.logits(texts, split.pairs, lambda row: f"{split.origin}: row {row + 1}")
 
-    scheme = str(classifier.about.get("scheme", "bibert"))
-    return Evaluated(scheme, classifier.labels, classifier.max_length, classifier.temperature, logits)
+    about = classifier.about
+    scheme = str(about.get("scheme", "bibert"))
+    return Evaluated(scheme, classifier.labels, classifier.max_length, classifier.temperature, about, logits)

@@ -1,8 +1,17 @@
 """`bibert finetune`: the teacher."""
 
-from bibert.cli.console import print_metrics
-from bibert.cli.options import Checkpoint, DataOptions, Json, Output, TrainingOptions, require_torch, with_option_groups
-from bibert.nn import RUN_MODEL
+from bibert.cli.console import print_metrics, say
+from bibert.cli.options import (
+    Checkpoint,
+    DataOptions,
+    Json,
+    Output,
+    TrainingOptions,
+    import_quietly,
+    with_option_groups,
+)
+from bibert.errors import require_extra
+from bibert.nn import RUN_MODEL, model_folder
 
 
 @with_option_groups
@@ -13,13 +22,17 @@ def finetune(
 
     Example: bibert finetune reviews.csv --checkpoint path/to/bert -o runs/teacher
     """
-    require_torch("bibert finetune")
-    from bibert.cli.progress import TrainingProgress
+    require_extra("train", "bibert finetune")
     from bibert.training.run import is_main_process
-    from bibert.training.teacher import finetune as run
 
     recipe, arguments = training.load("teacher"), training.trainer_arguments()
+    model_folder(checkpoint)
     texts = data.load_and_report()
+    import_quietly()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.training.teacher import finetune as run
+
     metrics = run(checkpoint, texts, output, recipe, callbacks=[TrainingProgress("teacher")], **arguments)
     if is_main_process():
         print_metrics({"teacher": metrics}, {"teacher": output / RUN_MODEL}, json)
+        say(f"next: bibert distill {data.data or ''} --teacher {output / RUN_MODEL} -o {output}-student")

@@ -22,8 +22,8 @@ from bibert.errors import BibertError, DataError, RecipeError, SchemeError, requ
 from bibert.models import shipped_file
 
 if TYPE_CHECKING:
+    from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
-    from bibert.data.readers import Columns
     from bibert.nn.schemes import Scheme
     from bibert.training.recipe import Recipe
 
@@ -57,6 +57,9 @@ Start = Annotated[
     option(
         "The BERT to make the student from: a shallower one, a student, a packed file, or general_4, in the package."
     ),
+]
+Delimiter = Annotated[
+    str, option("What separates the fields of CSV; found in the header if not given.", metavar="CHAR")
 ]
 LabelColumn = Annotated[str, option("Column of the label or score; found by name if not given.")]
 
@@ -154,7 +157,7 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
 
 def _data(what: str) -> Any:
     return typer.Argument(
-        help=f"{what} (CSV, TSV, JSONL, Parquet; .gz too). With --task: the folder of GLUE's TSV files; "
+        help=f"{what} (CSV, TSV, JSONL, Parquet, .gz too; Excel). With --task: the folder of GLUE's TSV files; "
         "leave it out to download the task from the Hub.",
         show_default=False,
     )
@@ -181,11 +184,12 @@ class EvaluationOptions:
     text_column: TextColumn = ""
     pair_column: PairColumn = ""
     label_column: LabelColumn = ""
+    delimiter: Delimiter = ""
 
-    def load_splits(self, label_names: tuple[str, ...]) -> Evaluation:
+    def load_splits(self, label_names: tuple[str, ...], about: Mapping[str, Any]) -> Evaluation:
         """What a model with `label_names` is evaluated on: the dev sets of a task, or all rows of a file.
 
-        A single label is the name of a score.
+        A single label is the name of a score. `about` has the notes of the model, with the columns it learned from.
         """
         from bibert.data.glue import get_task, load_glue_dev, load_glue_from_hub
         from bibert.data.tables import load_split, metrics_for
@@ -201,18 +205,22 @@ class EvaluationOptions:
             return Evaluation(splits, task.metrics)
         if self.data is None:
             raise DataError("no data: give a file, or a GLUE task with --task")
-        return Evaluation({"all": load_split(self.data, self.columns, label_names)}, metrics_for(label_names))
+        return Evaluation(
+            {"all": load_split(self.data, self.columns.beside(about), label_names)}, metrics_for(label_names)
+        )
 
     @property
     def columns(self) -> "Columns":
         """The columns of a file to read."""
-        from bibert.data.readers import Columns
+        from bibert.data.columns import Columns
 
-        return Columns(self.text_column, self.pair_column, self.label_column)
+        return Columns(self.text_column, self.pair_column, self.label_column, self.delimiter)
 
     def _check_task(self, **of_files: object) -> None:
         """Refuse options of files with a task, which has its own columns and dev set."""
-        values = {name: getattr(self, name) for name in ("text_column", "pair_column", "label_column")} | of_files
+        values = {
+            name: getattr(self, name) for name in ("text_column", "pair_column", "label_column", "delimiter")
+        } | of_files
         given = [f"--{name}".replace("_", "-") for name, value in values.items() if value not in (None, "")]
         if self.task is not None and given:
             raise DataError(f"--task {self.task} has its own columns, labels and dev set; leave out {', '.join(given)}")
@@ -288,11 +296,16 @@ def check_output(path: Path, suffix: str) -> None:
 
 
 def require_torch(purpose: str) -> None:
-    """Check that the extra `train` is installed, and turn off the bars and notices of transformers.
+    """Check that the extra `train` is installed, and import transformers quietly, which takes seconds."""
+    require_extra("train", purpose)
+    import_quietly()
+
+
+def import_quietly() -> None:
+    """Turn off the bars and notices of transformers; call it when everything that the user gave is checked.
 
     A command shows its own progress. Download bars stay: a checkpoint from the Hub takes minutes.
     """
-    require_extra("train", purpose)
     from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging

@@ -9,6 +9,8 @@ from rich.table import Table
 
 from bibert.cli import options
 from bibert.cli.console import counted, print_json, print_table, say
+from bibert.errors import require_extra
+from bibert.nn import model_folder, written_labels
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,22 @@ def pack(
     from bibert.packed.header import FORMAT
 
     options.check_output(output, f".{FORMAT}")
-    options.require_torch("bibert pack")
-    from bibert.export import pack as pack_and_verify
-    from bibert.nn.checkpoint import load_classifier
-    from bibert.packed.file import save
+    require_extra("train", "bibert pack")
     from bibert.training.provenance import provenance
 
-    classifier = load_classifier(folder)
-    rows = None
+    place, about, rows = Path(model_folder(folder)), provenance(folder), None
     if data.task is not None or data.calibrate:
-        rows = data.load_splits(classifier.label_names).first
+        rows = data.load_splits(written_labels(place), about).first
     elif data.data is not None:
         from bibert.data.tables import load_texts
 
-        rows = load_texts(data.data, data.columns)
-    about = provenance(folder)
+        rows = load_texts(data.data, data.columns.beside(about))
+    options.import_quietly()
+    from bibert.export import pack as pack_and_verify
+    from bibert.nn.checkpoint import load_classifier
+    from bibert.packed.file import save
+
+    classifier = load_classifier(folder)
     positions = classifier.model.config.max_position_embeddings
     longest = max_length or options.usual_length(about.get("recipe", {}), positions)
     given = "" if rows is None else f"{counted(len(rows), 'row')} of {Path(rows.origin).name} and "

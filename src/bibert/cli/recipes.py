@@ -9,6 +9,17 @@ from rich.table import Table
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
 
+# When to use a preset, by its name or the first part of it.
+USE = {
+    "labels": "train without a teacher: the default",
+    "student": "train --checkpoint, and distill: the default",
+    "teacher": "finetune, and the teacher of train: the default",
+    "general": "generalize: the default",
+    "flagship": "how the shipped sst2 and its teacher were made",
+    "cpu": "GLUE on a CPU, in bibert reproduce",
+    "paper": "GLUE as the paper says: a GPU and many hours",
+    "released": "GLUE as the paper's released code does it",
+}
 SHOWN = ("learning_rate", "epochs", "batch_size", "max_length", "eval_every")  # of every preset
 
 
@@ -18,7 +29,9 @@ def recipes(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the presets for --recipe and --teacher-recipe, or all settings of one.
+    """Show the presets for --recipe and --teacher-recipe and when to use them, or all settings of one.
+
+    For your own data the defaults are the right ones; change single settings with --set.
 
     Example: bibert recipes student > mine.toml
     """
@@ -35,9 +48,10 @@ def recipes(
     if json:
         print_json(found)
         return
-    table = Table("preset", *(key.replace("_", " ") for key in SHOWN))
+    table = Table("preset", "use it for", *(key.replace("_", " ") for key in SHOWN))
     for preset, values in found.items():
-        table.add_row(preset, *(f"{values[key]:g}" for key in SHOWN))
+        use = USE.get(preset) or USE[preset.partition("-")[0]]
+        table.add_row(preset, use, *(f"{values[key]:g}" for key in SHOWN))
     print_table(table)
 
 

@@ -9,8 +9,8 @@ import typer
 
 from bibert.cli import options
 from bibert.cli.console import print_metrics, say
-from bibert.errors import DataError
-from bibert.nn import RUN_MODEL
+from bibert.errors import DataError, require_extra
+from bibert.nn import RUN_MODEL, model_folder
 from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
@@ -53,13 +53,10 @@ def train(
 
     Example: bibert train reviews.csv
     """
-    options.require_torch("bibert train")
-    from bibert.cli.progress import TrainingProgress
+    require_extra("train", "bibert train")
     from bibert.data.tables import load_split
     from bibert.training.recipe import load_recipe
     from bibert.training.run import is_main_process
-    from bibert.training.student import distill, stage_objectives
-    from bibert.training.teacher import finetune
 
     row = get_scheme(student.name)
     if checkpoint is None and data.texts:
@@ -68,8 +65,15 @@ def train(
     recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)
+    for model in filter(None, (checkpoint, start)):
+        model_folder(model)
     texts = data.load_and_report(test)
     tested = None if test is None else replace(texts, dev={"test": load_split(test, data.columns, texts.label_names)})
+    options.import_quietly()
+    from bibert.cli.progress import TrainingProgress
+    from bibert.training.student import distill, stage_objectives
+    from bibert.training.teacher import finetune
+
     output = output or Path("runs", Path(texts.name).stem + ("-taught" if checkpoint else ""))
     floor = _floor(texts, tested) if is_main_process() else {}
     scores, models = dict(floor), {row.name: output / "student" / RUN_MODEL}
@@ -103,6 +107,7 @@ def train(
             scores |= {name: scores[name] | _metrics_of(folder, tested, recipe) for name, folder in models.items()}
         print_metrics(scores, models, json)
         say(f"next: bibert pack {models[row.name]} -o {output.name}.bibert")
+        say(f"then: bibert predict -m {output.name}.bibert --input FILE --output LABELLED")
         _warn_if_no_better(row.name, scores[row.name], floor, STUDENT_REMEDY)
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import normalizers, pre_tokenizers
 
+from bibert.data.columns import Columns, find_columns
 from bibert.data.glue import get_task, load_glue_split
 from bibert.data.lines import Decoding, open_input
-from bibert.data.readers import Columns, find_columns
 from bibert.data.tables import read_table, texts_of, written_label
 from bibert.errors import DataError
 from bibert.files import write_whole
@@ -222,7 +222,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     decoding = Decoding()
     with open_input(path) as source:
         for number, line in enumerate(source.lines(decoding), start=1):
-            if not line.isspace():
+            if isinstance(line, str) and not line.isspace():
                 yield number, decoding.checked(line.rstrip(), f"{path}:{number}")
 
 

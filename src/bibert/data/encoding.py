@@ -15,6 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch.utils.data import Dataset, Sampler
 
+from bibert.data import MOST_CHARACTERS
 from bibert.data.examples import Split
 from bibert.errors import DataError, RecipeError
 
@@ -128,8 +129,8 @@ def encode(split: Split, tokenizer: "PreTrainedTokenizerFast", max_length: int) 
     for start in range(0, len(split), ROWS_PER_CALL):
         place = slice(start, start + ROWS_PER_CALL)
         batch = tokenizer(
-            list(split.texts[place]),
-            None if split.pairs is None else list(split.pairs[place]),
+            [text[:MOST_CHARACTERS] for text in split.texts[place]],
+            None if split.pairs is None else [text[:MOST_CHARACTERS] for text in split.pairs[place]],
             truncation=True,
             max_length=max_length,
             return_attention_mask=False,

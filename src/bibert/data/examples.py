@@ -4,10 +4,12 @@ Loaders are in `tables` (a user's own files) and `glue`; `encoding` turns text i
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from bibert.data.columns import Columns
 
 MOST_CLASSES_SHOWN = 8
 
@@ -45,14 +47,14 @@ class TextData:
     label_names: tuple[str, ...]  # empty for regression
     metrics: tuple[str, ...]  # rows of metrics.METRICS; the first one selects the best model
     source: Path | str  # the folder, file or Hub name
-    columns: tuple[str, ...] = ()  # the columns of a user's file that were read
+    columns: Columns = field(default_factory=Columns)  # of a user's file that were read
     unlabelled: Split | None = None  # texts that only a teacher labels, none of them in a dev split
 
 
 def describe(data: TextData) -> list[str]:
     """Report sizes, balance, lengths and repeated rows, to read before hours of training; one line for each split."""
     kind = "single texts" if data.train.pairs is None else "text pairs"
-    columns = f", columns {', '.join(data.columns)}" if data.columns else ""
+    columns = f", columns {', '.join(data.columns.names)}" if data.columns.names else ""
     in_train = set(data.train.texts_or_pairs)
     report = [f"{data.name}: {kind} from {data.source}{columns}", _describe_split("train", data.train, data)]
     for name, split in data.dev.items():

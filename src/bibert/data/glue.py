@@ -12,9 +12,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from bibert.data.columns import Columns
 from bibert.data.examples import Split, TextData
 from bibert.data.lines import shown
-from bibert.data.readers import Columns
 from bibert.data.tables import Table, read_tsv, split_of, table_of_dataset
 from bibert.errors import DataError, did_you_mean, one_line, require_extra
 

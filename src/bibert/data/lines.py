@@ -28,11 +28,12 @@ GZIP = b"\x1f\x8b"
 NOT_UTF8_TEXT = {
     GZIP: "gzip-compressed; give it a name ending in .gz",
     b"PAR1": "Parquet; give it a name ending in .parquet",
-    b"PK\x03\x04": "a zip archive or a spreadsheet; export it as CSV",
+    b"PK\x03\x04": "a zip archive or an Excel file; give an Excel file a name ending in .xlsx",
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",
 }
 LONGEST_MAGIC = 4
+TABS = {"tab": "\t", "\\t": "\t"}  # as people write a tab in a shell
 # `surrogateescape` turns a byte that is not in the encoding into one of these; NUL marks a binary file.
 NOT_TEXT = re.compile("[\udc80-\udcff\0]")
 
@@ -55,8 +56,12 @@ class Decoding:
     encoding: str = "utf-8"
     on_error: str = "fail"  # what to do with a broken row; `replace` repairs only bytes that are not text, with U+FFFD
     remedy: str = "save the file as UTF-8 (iconv -f latin1 -t utf8 converts the most common other encoding)"
+    delimiter: str = ""  # of CSV and TSV; empty for the one of the header, and tabs in TSV
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "delimiter", TABS.get(self.delimiter, self.delimiter))
+        if len(self.delimiter) > 1 or self.delimiter in ('"', "\r", "\n"):
+            raise DataError(f"the delimiter is {self.delimiter!r}, must be one character, such as ; or tab")
         if self.on_error not in ON_ERROR:
             raise DataError(f"on_error is {self.on_error!r}; {did_you_mean(self.on_error, ON_ERROR)}")
         try:
@@ -92,20 +97,27 @@ class Input:
             return None
         return min(1.0, self._disk.tell() / max(1, os.fstat(self._disk.fileno()).st_size))
 
-    def lines(self, decoding: Decoding, newline: str = "\n") -> Iterator[str]:
+    def lines(self, decoding: Decoding, newline: str = "\n") -> Iterator[str | DataError]:
         r"""Yield lines with their ends; bytes that are not text are escaped, for `Decoding.checked` to find.
 
-        With an empty `newline` a line also ends at a lone `\r`, as CSV allows.
+        With an empty `newline` a line also ends at a lone `\r`, as CSV allows. A line that is too long raises, or is
+        yielded as its error if broken rows are skipped.
         """
         number = 1
         with reading(self.origin):
             text = self._text(decoding, newline)
             try:
                 for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
-                    if len(line) == LONGEST_LINE and not line.endswith("\n"):
-                        raise DataError(f"{self.origin}:{number}: has over {LONGEST_LINE} characters; is it text?")
                     self.characters += len(line)
-                    yield line
+                    if len(line) < LONGEST_LINE or line.endswith("\n"):
+                        yield line
+                        continue
+                    too_long = DataError(f"{self.origin}:{number}: has over {LONGEST_LINE} characters; is it text?")
+                    if decoding.on_error != "skip":
+                        raise too_long
+                    while len(line) == LONGEST_LINE and not line.endswith("\n"):
+                        line = text.readline(LONGEST_LINE)
+                    yield too_long
             except UnicodeError as error:  # errors of multi-byte encodings, which cannot be escaped
                 reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
                 problem = f"is not {decoding.encoding} ({reason})"
@@ -129,6 +141,8 @@ class Input:
 def open_input(path: Path | None) -> Iterator[Input]:
     """Open a file, decompressing it if its name ends in .gz; None is standard input."""
     if path is None:
+        if sys.stdin is None:  # closed by the caller
+            raise DataError("stdin: is closed; give a file")
         yield Input("stdin", sys.stdin.buffer)
         return
     with reading(path):

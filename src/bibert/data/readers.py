@@ -1,95 +1,29 @@
-"""The rows of a file, one at a time: CSV, TSV, JSONL, Parquet or plain lines, with their columns found by name.
+"""The rows of a file, one at a time: CSV, TSV, JSONL, Parquet, Excel or plain lines.
 
 Every row knows its line, and a broken row is refused or skipped as its `Decoding` says. Training collects rows into
-columns (`tables`); prediction labels them as they pass (`runtime.tables`). Bytes become lines in `lines`.
+cells (`tables`); prediction labels them as they pass (`runtime.tables`). Bytes become lines in `lines`; `columns` finds
+the columns that are asked for.
 """
 
 import csv
 import gzip
 import io
 import json
+import re
+import zipfile
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from bibert.data.lines import LONGEST_LINE, Decoding, Input, files_in, is_plain, reading, shown
-from bibert.errors import DataError, did_you_mean, one_line, require_extra
+from bibert.errors import DataError, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
+MOST_LINES_OF_A_ROW = 10_000  # in CSV; with more, a quote was never closed
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns to read; one without a name is found by the names people use. `text` without `pair`: single texts."""
-
-    text: str = ""
-    pair: str = ""
-    label: str = ""
-
-    @property
-    def names(self) -> list[str]:
-        """The names that are not empty."""
-        return [name for name in (self.text, self.pair, self.label) if name]
-
-
-# The names that people use for columns, tried in order. A table with both names of a pair holds pairs, unless it also
-# has one of the clear names of a text.
-NAMES = json.loads(resources.files("bibert.data").joinpath("column_names.json").read_text(encoding="utf-8"))
-
-
-def find_columns(names: Iterable[str], wanted: Columns, header_place: str) -> Columns:
-    """Find the text, pair and label columns among `names`; `header_place` is the place of the header, for messages."""
-    names = [name for name in names if name]
-    label = _find_named(wanted.label, names, header_place) or _first_known(NAMES["labels"], names)
-    if not label:
-        raise _unknown_column("label", NAMES["labels"], names, header_place)
-    return _distinct(replace(find_text_columns(names, wanted, header_place), label=label), header_place)
-
-
-def find_text_columns(names: Iterable[str], wanted: Columns, header_place: str) -> Columns:
-    """Like `find_columns` for rows that need no label; `label` stays empty."""
-    names = [name for name in names if name]
-    text, pair = _find_named(wanted.text, names, header_place), _find_named(wanted.pair, names, header_place)
-    if not text:
-        lower = {name.lower() for name in names}
-        first, second = next((both for both in NAMES["pairs"] if lower.issuperset(both)), ("", ""))
-        others = (first, second, wanted.label.lower())
-        clear = _first_known([name for name in NAMES["clear_texts"] if name not in others], names)
-        text, second = _first_known([first, *NAMES["texts"]], names), _first_known([second], names)
-        if second and clear and not pair:
-            remedy = f"name the text column {clear!r}, or the text column {text!r} and the pair column {second!r}"
-            raise DataError(f"{header_place}: {clear!r} may be the text, or {text!r} and {second!r} a pair; {remedy}")
-        pair = pair or second
-    if not text:
-        raise _unknown_column("text", NAMES["texts"], names, header_place)
-    return _distinct(Columns(text, pair), header_place)
-
-
-def _find_named(name: str, names: Sequence[str], header_place: str) -> str:
-    found = name if name in names else _first_known([name.lower()], names)
-    if name and not found:
-        raise DataError(f"{header_place}: no column {name!r} among {shown(names)}; {did_you_mean(name, names)}")
-    return found
-
-
-def _first_known(known: Iterable[str], names: Sequence[str]) -> str:
-    """The first of the known names that a column has, whatever its case."""
-    return next((name for lower in known for name in names if name.lower() == lower), "")
-
-
-def _unknown_column(part: str, known: Sequence[str], names: Sequence[str], header_place: str) -> DataError:
-    remedy = f"name the {part} column, or add a header line with a known name ({', '.join(known[:5])}, ...)"
-    return DataError(f"{header_place}: no {part} column among {shown(names)}; {remedy}")
-
-
-def _distinct(found: Columns, header_place: str) -> Columns:
-    if len(set(found.names)) != len(found.names):
-        raise DataError(f"{header_place}: one column for two uses ({', '.join(found.names)}); name different ones")
-    return found
 
 
 class Row(NamedTuple):
@@ -141,6 +75,8 @@ class LineReader(Reader):
         start = self.source.characters
         for number, record in self._unread:
             try:
+                if isinstance(record, DataError):
+                    raise record
                 if (row := self._row(number, record)) is not None:
                     chunk.append(row)
             except DataError as error:
@@ -202,10 +138,11 @@ class Delimited(LineReader):
     `header` names the columns of a file without a header line. `ragged` accepts rows with missing fields at the end.
     """
 
-    delimiter: ClassVar[str]
+    delimiter: str  # of the fields; a CSV file may name another one
 
     def __init__(self, source: Input, decoding: Decoding, header: tuple[str, ...] = (), ragged: bool = False) -> None:
         super().__init__(source, decoding)
+        self.delimiter = decoding.delimiter or self.delimiter
         self._ragged = ragged
         self.names = header or self._read_header()
 
@@ -218,16 +155,13 @@ class Delimited(LineReader):
         other = next((other for other in DELIMITERS if len(names) == 1 and other in names[0]), None)
         if other:
             problem = f"the header is one column, {shown(names)}, which seems to be separated by {DELIMITERS[other]}"
-            remedy = "save it as .csv with commas or .tsv with tabs"
-            raise DataError(f"{self.where(line)}: {problem}, not {DELIMITERS[self.delimiter]}; {remedy}")
-        twice = next((name for name in names if name and names.count(name) > 1), None)
-        if twice:
-            raise DataError(f"{self.where(line)}: column {twice!r} is in the header more than once; rename one")
+            remedy = "name the delimiter, or save it as .csv with commas or .tsv with tabs"
+            found = DELIMITERS.get(self.delimiter, repr(self.delimiter))
+            raise DataError(f"{self.where(line)}: {problem}, not {found}; {remedy}")
+        _refuse_twice(filter(None, names), self.where(line))
         return names
 
-    def _row(self, number: int, record: list[str] | DataError) -> Row:
-        if isinstance(record, DataError):
-            raise record
+    def _row(self, number: int, record: list[str]) -> Row:
         if len(record) != len(self.names) and not self._ragged:
             sizes = f"{len(record)} fields where the header has {len(self.names)} ({shown(self.names)})"
             remedy = "fix the row: a field holds a delimiter or line break, or its end is missing"
@@ -241,28 +175,67 @@ class Delimited(LineReader):
 
 
 class Csv(Delimited):
-    """Fields separated by commas; a field may be quoted."""
+    """Fields that may be quoted, separated by commas or by what the header has more of: tabs, semicolons, bars."""
 
-    delimiter = ","
+    delimiter = ""
 
     def _records(self) -> Iterator[tuple[int, list[str] | DataError]]:
-        rows = csv.reader(self.source.lines(self.decoding, newline=""), strict=True)
-        line = 1  # where the row starts: a quoted field may hold line breaks
+        lines = _RowLines(self.source.lines(self.decoding, newline=""))
+        if not self.delimiter:
+            bare = re.sub('"[^"]*"', "", lines.peek())
+            self.delimiter = max(DELIMITERS, key=bare.count)
+        rows = csv.reader(lines, delimiter=self.delimiter, strict=True)
         while True:
+            start = lines.start
             fields: list[str] | DataError | None
             limit = csv.field_size_limit(LONGEST_LINE)  # one for the whole process, so restored after every row
             try:
                 fields = next(rows, None)
             except csv.Error as error:
                 remedy = "quote a field that holds quotes and double the quotes inside it"
-                fields = DataError(f"{self.where(line)}: broken row ({error}); {remedy}")
+                broken = DataError(f"{self.where(start)}: broken row ({error}); {remedy}")
+                fields = error.args[0] if isinstance(error.args[0], DataError) else broken
             finally:
                 csv.field_size_limit(limit)
             if fields is None:
                 return
+            lines.end_row(broken=isinstance(fields, DataError))
             if fields != []:
-                yield line, fields
-            line = rows.line_num + 1
+                yield start, fields
+
+
+class _RowLines:
+    """The lines of a CSV file; after a broken row, reading goes on with the line below the one where it starts."""
+
+    def __init__(self, lines: Iterator[str | DataError]) -> None:
+        self.start = 1  # the line where the row starts: a quoted field may hold line breaks
+        self._lines = lines
+        self._row: list[str | DataError] = []  # the lines of the row so far
+        self._again: deque[str | DataError] = deque()  # lines to read once more
+
+    def __iter__(self) -> "_RowLines":
+        return self
+
+    def __next__(self) -> str:
+        if len(self._row) == MOST_LINES_OF_A_ROW:
+            raise csv.Error(f"a quote is still open after {MOST_LINES_OF_A_ROW:,} lines")
+        line = self._again.popleft() if self._again else next(self._lines)
+        self._row.append(line)
+        if isinstance(line, DataError):
+            raise csv.Error(line)
+        return line
+
+    def peek(self) -> str:
+        """The first line; empty if there is none, or none that can be read."""
+        self._again.extend(islice(self._lines, 1))
+        return next((line for line in self._again if isinstance(line, str)), "")
+
+    def end_row(self, *, broken: bool) -> None:
+        """Begin a new row."""
+        self.start += 1 if broken else len(self._row)
+        if broken:
+            self._again.extendleft(reversed(self._row[1:]))
+        self._row = []
 
 
 class Tsv(Delimited):
@@ -270,10 +243,47 @@ class Tsv(Delimited):
 
     delimiter = "\t"
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
+    def _records(self) -> Iterator[tuple[int, list[str] | DataError]]:
         for number, line in enumerate(self.source.lines(self.decoding), start=1):
-            if bare := _without_end(line):
-                yield number, bare.split("\t")
+            if isinstance(line, DataError):
+                yield number, line
+            elif bare := _without_end(line):
+                yield number, bare.split(self.delimiter)
+
+
+class Excel(Reader):
+    """The first sheet of an Excel file, with the names of the columns in its first row; needs the extra `excel`."""
+
+    def __init__(self, source: Input, decoding: Decoding) -> None:
+        require_extra("excel", "reading Excel")
+        import openpyxl
+
+        super().__init__(source, decoding)
+        with self._reading_excel():
+            book = openpyxl.load_workbook(io.BytesIO(source.stream.read()), read_only=True, data_only=True)
+            self._rows = enumerate(book.worksheets[0].iter_rows(values_only=True), start=1)
+            _, header = next(self._rows, (1, ()))
+        self.names = tuple("" if name is None else str(name).strip() for name in header)
+        _refuse_twice(filter(None, self.names), source.origin)
+
+    def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:  # noqa: ARG002
+        """Yield rows; those without any value are left out, and dates become text."""
+        with self._reading_excel():
+            while some := list(islice(self._rows, most_rows)):
+                filled = ((number, row) for number, row in some if any(cell is not None for cell in row))
+                yield [Row(number, self._cells(row), None) for number, row in filled]
+
+    def _cells(self, row: Sequence[Any]) -> dict[str, object]:
+        cells = (cell if isinstance(cell, str | int | float | None) else str(cell) for cell in row)
+        return {name: cell for name, cell in zip(self.names, cells, strict=False) if name}
+
+    @contextmanager
+    def _reading_excel(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile, SyntaxError) as error:
+            problem = f"is not a readable Excel file ({one_line(error)})"
+            raise DataError(f"{self.source.origin}: {problem}; save it again as .xlsx or .csv") from None
 
 
 class Parquet(Reader):
@@ -296,9 +306,7 @@ class Parquet(Reader):
             self._file = pyarrow.parquet.ParquetFile(stream)
             self.schema = self._file.schema_arrow
         self.names = tuple(self.schema.names)
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(f"{source.origin}: column {twice!r} is there more than once; rename one")
+        _refuse_twice(self.names, source.origin)
 
     @property
     def share(self) -> float | None:
@@ -323,11 +331,18 @@ class Parquet(Reader):
             raise DataError(f"{self.source.origin}: {problem}; write it again") from None
 
 
+def _refuse_twice(names: Iterable[str], where: str) -> None:
+    counts = Counter(names)  # one pass: a file may have a hundred thousand columns
+    twice = next((name for name, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"{where}: column {twice!r} is there more than once; rename one")
+
+
 def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-FORMATS = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
+FORMATS = {"txt": PlainLines, "csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet, "xlsx": Excel}
 FORMAT_OF_SUFFIX: Mapping[str, str] = {**{f".{name}": name for name in FORMATS}, ".ndjson": "jsonl"}
 
 

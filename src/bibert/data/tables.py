@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from bibert.data.columns import Columns, find_columns, find_text_columns
 from bibert.data.examples import Split, TextData
 from bibert.data.lines import Decoding, open_input, shown
-from bibert.data.readers import FORMATS, Columns, Reader, Tsv, find_columns, find_text_columns, format_of
+from bibert.data.readers import FORMATS, Reader, Tsv, format_of
 from bibert.errors import DataError
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class Table:
         return replace(self, columns=columns, lines=self.lines and [self.lines[row] for row in rows])
 
 
-def read_table(path: Path) -> Table:
-    """Read a file in the format of its suffix."""
+def read_table(path: Path, delimiter: str = "") -> Table:
+    """Read a file in the format of its suffix; `delimiter` as for `Decoding`."""
     with open_input(path) as source:
-        return _collect(FORMATS[format_of(path)](source, Decoding()))
+        return _collect(FORMATS[format_of(path)](source, Decoding(delimiter=delimiter)))
 
 
 def read_tsv(path: Path, header: tuple[str, ...] = (), *, ragged: bool = False) -> Table:
@@ -117,7 +118,7 @@ def load_table(
     dev_share: float = 0.1,
     seed: int = 0,
 ) -> TextData:
-    """Read labelled text: CSV, TSV, JSONL, Parquet (plain or .gz), or a `datasets.Dataset` or `DatasetDict`.
+    """Read labelled text: CSV, TSV, JSONL, Parquet (plain or .gz), Excel, or a `datasets.Dataset` or `DatasetDict`.
 
     Of a `DatasetDict`, `train` reads the split of that name, and its validation split as dev. `dev` has the rows that
     select the best model; without it `dev_share` of each class is set aside, chosen by `seed`. Columns without a name
@@ -127,7 +128,7 @@ def load_table(
     Example:
         >>> data = load_table("reviews.csv", columns=Columns(text="body", label="stars"))  # doctest: +SKIP
     """
-    train_table, dev_table = _tables(train, dev)
+    train_table, dev_table = _tables(train, dev, columns.delimiter)
     found = find_columns(train_table.columns, columns, train_table.header_place)
     label_names = classes_of(train_table, found.label, regression=regression)
     whole = split_of(train_table, found, label_names)
@@ -145,19 +146,19 @@ def load_table(
         label_names=label_names,
         metrics=metrics_for(label_names),
         source=train_table.origin,
-        columns=tuple(found.names),
+        columns=found,
     )
 
 
 def load_split(source: TableSource, columns: Columns, label_names: tuple[str, ...]) -> Split:
     """Read rows to evaluate a trained model on: `label_names` are the model's, empty for scores."""
-    table = _table(source, "dataset")
+    table = _table(source, "dataset", columns.delimiter)
     return split_of(table, find_columns(table.columns, columns, table.header_place), label_names)
 
 
 def load_texts(source: TableSource, columns: Columns) -> Split:
     """Read rows whose labels, if they have any, do not matter; those of the split are 0."""
-    table = _table(source, "dataset")
+    table = _table(source, "dataset", columns.delimiter)
     return split_of(table, find_text_columns(table.columns, columns, table.header_place), ())
 
 
@@ -168,7 +169,7 @@ def load_unlabelled(paths: Sequence[Path], columns: Columns = BY_NAME, *, pairs:
     """
     rows: dict[tuple[str, ...], None] = {}
     for path in paths:
-        table = read_table(path)
+        table = read_table(path, columns.delimiter)
         wanted = BY_NAME if format_of(path) == "txt" else columns  # lines have no other columns
         found = find_text_columns(table.columns, wanted, table.header_place)
         names = (found.text, found.pair) if pairs else (found.text,)
@@ -236,7 +237,7 @@ def _take(split: Split, rows: Sequence[int], part: str) -> Split:
     )
 
 
-def _tables(train: TableSource, dev: "TableSource | None") -> tuple[Table, Table | None]:
+def _tables(train: TableSource, dev: "TableSource | None", delimiter: str) -> tuple[Table, Table | None]:
     """Return the train and dev tables; a `DatasetDict` may hold both."""
     origin, dev_origin = "dataset", "dev dataset"
     if isinstance(train, Mapping):
@@ -246,12 +247,12 @@ def _tables(train: TableSource, dev: "TableSource | None") -> tuple[Table, Table
         if dev is None and inner is not None:
             dev, dev_origin = train[inner], f"dataset[{inner!r}]"
         train, origin = train["train"], "dataset['train']"
-    return _table(train, origin), None if dev is None else _table(dev, dev_origin)
+    return _table(train, origin, delimiter), None if dev is None else _table(dev, dev_origin, delimiter)
 
 
-def _table(source: TableSource, origin: str) -> Table:
+def _table(source: TableSource, origin: str, delimiter: str) -> Table:
     if isinstance(source, str | Path):
-        return read_table(Path(source))
+        return read_table(Path(source), delimiter)
     if isinstance(source, Mapping):
         raise DataError(f"{origin}: holds the splits {shown(source)}; pass one of them")
     if not hasattr(source, "column_names"):

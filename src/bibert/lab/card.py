@@ -22,7 +22,7 @@ from bibert.lab.pages import render
 from bibert.lab.record import Record, load_record
 from bibert.lab.tables import markdown_table
 from bibert.models import DEFAULT, find_file
-from bibert.nn.checkpoint import model_folder
+from bibert.nn import model_folder
 from bibert.runtime.classifier import TextClassifier, load, softmax
 from bibert.training.provenance import provenance, weights_digest
 

@@ -15,8 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokeni
 from transformers import logging as transformers_logging
 
 from bibert.errors import CheckpointError, NumericError, one_line
-from bibert.models import SUFFIX, shipped_file
-from bibert.nn import CONFIG_NAME, MODEL_TYPES, RUN_MODEL, network_folder
+from bibert.nn import MODEL_TYPES, is_packed, model_folder
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
@@ -56,33 +55,6 @@ def load_classifier(
         return Classifier(*unpacked(Path(place), config))
     model = _weights(place, config, label_names is not None)
     return Classifier(model, load_tokenizer(place, config.vocab_size))
-
-
-def is_packed(checkpoint: str | Path) -> bool:
-    """Whether a checkpoint is a packed file."""
-    return Path(checkpoint).suffix == SUFFIX and Path(checkpoint).is_file()
-
-
-def model_folder(checkpoint: str | Path) -> str | Path:
-    """The place of a model: its folder, a run folder's `model/`, a packed file, or the given name of one on the Hub."""
-    path, name = Path(checkpoint), str(checkpoint)
-    if is_packed(path):
-        return path
-    if not path.exists() and (shipped := shipped_file(name)):
-        return shipped
-    if path.is_file():
-        raise CheckpointError(f"{checkpoint}: is a file; give the folder that holds config.json and model.safetensors")
-    if not path.exists():
-        # Reject a mistyped path before querying the Hub.
-        is_path = path.is_absolute() or name.startswith((".", "~")) or Path(path.parts[0]).is_dir()
-        if "/" in name and (is_path or name.count("/") != 1):
-            raise CheckpointError(f"{checkpoint}: there is no such folder; check the path")
-        return checkpoint
-    if place := network_folder(path):
-        return place
-    runs = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
-    remedy = f"give one of the runs in it: {', '.join(runs)}" if runs else "give the folder of a BERT checkpoint"
-    raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; {remedy}")
 
 
 @contextmanager

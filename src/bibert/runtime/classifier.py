@@ -20,7 +20,7 @@ from bibert.errors import EngineError, ModelFileError, did_you_mean
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
 from bibert.runtime.engine import Engine
-from bibert.runtime.text import BY_NUMBER, Text, TextEncoder, Where
+from bibert.runtime.text import BY_NUMBER, Text, TextEncoder, Where, is_blank
 
 WINDOW = 512  # rows that are sorted by length and computed together
 
@@ -155,8 +155,8 @@ class TextClassifier:
         self, texts: Texts, pairs: Texts | None = None, window: int = WINDOW, *, min_score: float | None = None
     ) -> Iterator[Prediction]:
         """Like `predict`, in bounded memory: reads `window` texts, then yields their labels."""
-        if window < 1:
-            raise EngineError(f"window is {window}, must be 1 or more")
+        if not isinstance(window, int | np.integer) or window < 1:
+            raise EngineError(f"window is {window!r}, must be a whole number of 1 or more")
         check_min_score(min_score, self.labels)
         blocks = self._answers(self._blocks(_rows(texts, pairs), window))
         return (answer for block in blocks for answer in block.best(min_score))
@@ -213,9 +213,9 @@ class TextClassifier:
         self.close()
 
     def _answers(self, blocks: Iterable[NDArray[np.float32]], function: str | None = None) -> Iterator[Answers]:
-        name = (function or ("none" if len(self.labels) == 1 else "softmax")).lower()
+        name = str(function or ("none" if len(self.labels) == 1 else "softmax")).lower()
         if name not in SCORE_FUNCTIONS:
-            raise EngineError(f"function_to_apply is {name!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
+            raise EngineError(f"function_to_apply is {function!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
         score = SCORE_FUNCTIONS[name] if name != "softmax" else partial(softmax, temperature=self.temperature)
         return (Answers(self.labels, score(block)) for block in blocks)
 
@@ -226,7 +226,7 @@ class TextClassifier:
             encoded = self.encoder.encode(some, first, where)
             with self._counting:
                 self.texts_cut += sum(row.truncated for row in encoded)
-                self.texts_blank += sum(not "".join(row).strip() for row in some)
+                self.texts_blank += sum(map(is_blank, some))
             yield self.engine.logits_of(encoded)
             first += len(some)
 

@@ -18,13 +18,13 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bibert.data import MOST_CHARACTERS
 from bibert.errors import BibertError, EngineError, ModelFileError, one_line
 from bibert.packed.header import PACK_AGAIN
 from bibert.packed.schema import LIMITS
 from bibert.packed.tokenizer import read_tokenizer
 from bibert.runtime.engine import Encoded
 
-MOST_CHARACTERS = 100_000
 PARALLEL_FROM = 32  # texts; for fewer, waking the tokenizer's threads does not pay
 
 Text = str | tuple[str, str]  # a text, or a text and its pair
@@ -57,6 +57,12 @@ _LONG_WORD = re.compile(f"(?<![{INSIDE_A_WORD}])[{INSIDE_A_WORD}]{{{KEPT_HEAD + 
 _WORD_ONLY = re.compile(f"[{INSIDE_A_WORD}]*")
 _MANY_SPACES = re.compile(f"[{SPACES}]{{2,}}")
 _REACH = 2 * (KEPT_HEAD + KEPT_TAIL)  # how far back to look for the end of a word
+
+
+def is_blank(row: Text) -> bool:
+    """Whether a text, or both of a pair, holds nothing but whitespace as far as it is read."""
+    texts = (row,) if isinstance(row, str) else row
+    return all(not text or text[:MOST_CHARACTERS].isspace() for text in texts)
 
 
 class TextEncoder:

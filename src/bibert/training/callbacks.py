@@ -65,9 +65,9 @@ class JsonLines(TrainerCallback):  # type: ignore[misc]
     def _is_kept(self, line: str, step: int) -> bool:
         try:
             event = json.loads(line)
-        except ValueError:  # a power cut can leave zeros where text was
+            return bool(event["stage"] != self.stage or event["step"] <= step)
+        except (ValueError, KeyError, TypeError):  # a power cut can leave anything where text was
             return False
-        return bool(event["stage"] != self.stage or event["step"] <= step)
 
 
 class JsonLog(JsonLines):

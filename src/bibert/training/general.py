@@ -18,7 +18,8 @@ from bibert.data.metrics import score_answers
 from bibert.distill.losses import sentence
 from bibert.distill.objective import TERMS, Objective
 from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
-from bibert.nn.checkpoint import Classifier, load_classifier, model_folder
+from bibert.nn import model_folder
+from bibert.nn.checkpoint import Classifier, load_classifier
 from bibert.nn.model import evaluating
 from bibert.nn.schemes import Scheme, as_scheme
 from bibert.training.callbacks import JsonLog

@@ -30,6 +30,7 @@ def request_of(command: str, data: "TextData", recipe: "Recipe", **models: str |
             "labels": list(data.label_names),
             "sha256": fingerprint(data),
             **({} if data.unlabelled is None else {"texts": data.unlabelled.origin}),
+            **({"columns": data.columns.noted()} if data.columns.names else {}),
         },
         "recipe": recipe.to_dict(),
         **{role: {"name": str(name), "sha256": weights_digest(name)} for role, name in models.items()},

@@ -6,7 +6,6 @@ message, and training resumes from the one before. The Trainer decides which ten
 """
 
 import errno
-import fcntl
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from bibert.errors import CheckpointError
-from bibert.files import fsync_folder, load_json, save_json, sha256_of
+from bibert.files import fsync_folder, load_json, lock, save_json, sha256_of
 
 LOCK = ".lock"
 MANIFEST = "COMPLETE.json"
@@ -80,6 +79,8 @@ def _has_its_best(checkpoint: Path) -> bool:
 
 def _set_aside(checkpoint: Path, reason: str) -> None:
     aside = checkpoint.parent / TORN / checkpoint.name
+    if aside.parent.is_file():
+        raise CheckpointError(f"{aside.parent}: is a file, where {checkpoint.name} is set aside; move or delete it")
     logger.warning("%s %s; set aside as %s", checkpoint, reason, aside)
     aside.parent.mkdir(exist_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
@@ -144,12 +145,10 @@ def locked(folder: Path) -> Iterator[None]:
             raise CheckpointError(f"{path}: is a file; give a folder for the run")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not lock(handle):
             handle.seek(0)
             owner, remedy = handle.read().strip() or "unknown", "wait for it, or choose another output folder"
-            raise CheckpointError(f"{folder}: another run (process {owner}) is writing here; {remedy}") from error
+            raise CheckpointError(f"{folder}: another run (process {owner}) is writing here; {remedy}")
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()

@@ -107,7 +107,7 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]
     changed = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
     # A digest identifies data and models, so their names and places may change.
     identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
-    may_change = {part + name for part in identified for name in ("name", "source", "train", "texts")}
+    may_change = {part + name for part in identified for name in ("name", "source", "train", "texts", "columns")}
     longer = [key for key in changed if key in LENGTHS and before.get(key) and now[key] > before[key]]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # the other processes would not learn of it in time
         longer = []

@@ -17,7 +17,8 @@ from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import TERMS, Objective, match_layers
 from bibert.errors import CheckpointError, DataError, RecipeError
-from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier, model_folder
+from bibert.nn import model_folder
+from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student

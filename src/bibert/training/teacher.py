@@ -9,7 +9,8 @@ from transformers import TrainerCallback, set_seed
 
 from bibert.data.examples import TextData
 from bibert.errors import CheckpointError, DataError, RecipeError
-from bibert.nn.checkpoint import load_classifier, model_folder
+from bibert.nn import model_folder
+from bibert.nn.checkpoint import load_classifier
 from bibert.training.callbacks import JsonLog
 from bibert.training.loop import BertTrainer, dropout_overrides, encode_data, training_arguments
 from bibert.training.provenance import request_of

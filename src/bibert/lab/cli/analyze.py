@@ -26,7 +26,7 @@ from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlene
 from bibert.lab.theory import statements
 from bibert.runtime.text import Text
 
-analyze = typer.Typer(no_args_is_help=True, add_completion=False)
+analyze = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 WORDS = {KEPT: "in full precision", WITHOUT: "not distilled"}
 NOTE = (
@@ -255,5 +255,14 @@ def _cells(difference: Difference | None) -> tuple[str, str]:
     return f"{difference.accuracy:.2f}", f"{difference.points:+.2f} ± {difference.error:.2f}"
 
 
-for command in (theory, entropy, direction, attention, cost, bottleneck, report):
-    analyze.command(command.__name__)(command)
+SHORT = {  # of the list of commands, whose lines have 60 characters
+    theory: "The theorems by simulation.",
+    entropy: "The entropy of binarized activations.",
+    direction: "How attention moves towards the teacher's, or away.",
+    attention: "What every head attends to.",
+    cost: "Sizes and FLOPs, ours and printed.",
+    bottleneck: "What one structure in full precision changes.",
+    report: "Everything about a run or a packed file as one page.",
+}
+for command, line in SHORT.items():
+    analyze.command(command.__name__, short_help=line)(command)

@@ -136,7 +136,7 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
         return Findings()
     if record.model is None:
         raise DataError(f"{record.name}: has no model yet; leave out the rows and texts, or wait until it is trained")
-    evaluation = data.load_splits(tuple(record.labels)) if has_rows else None
+    evaluation = data.load_splits(tuple(record.labels), {"data": record.data}) if has_rows else None
     rows = None if evaluation is None else evaluation.first
     read = texts or ([] if rows is None else rows.texts_or_pairs[:MOST_TEXTS])
     tokens = int(record.recipe.get("max_length", MAX_LENGTH))
@@ -190,13 +190,14 @@ def card(
 
     Example: bibert card dev.csv -m reviews.bibert --title "Sentiment of reviews" -o reviews.md
     """
-    require_torch("bibert card")
+    require_extra("plot", "bibert card")
     from bibert.lab.card import CardRequest
     from bibert.lab.card import card as write_card
     from bibert.lab.pages import save_page
     from bibert.runtime.classifier import load
 
-    evaluation = data.load_splits(load(model, threads=1).labels)
+    classifier = load(model, threads=1)
+    evaluation = data.load_splits(classifier.labels, classifier.about)
     rows = evaluation.first
     task = "" if data.task is None else get_task(data.task).name
     text = write_card(CardRequest(title, model, rows, task, evaluation.metrics, teacher, licence, tuple(limits or ())))

@@ -28,7 +28,7 @@ class RunByDefault(TyperGroup):
         return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
-reproduce = typer.Typer(cls=RunByDefault, add_completion=False)
+reproduce = typer.Typer(cls=RunByDefault, add_completion=False, rich_markup_mode=None)
 
 
 @reproduce.command()
