@@ -20,7 +20,7 @@ from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
 from bibert.lab.look import HEADS, SITES, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
-from bibert.lab.plots.charts import draw_bottlenecks, draw_directions, draw_entropies, draw_theory
+from bibert.lab.plots.charts import bands, draw_bottlenecks, draw_directions, draw_entropies, draw_theory
 from bibert.lab.record import load_history
 from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
 from bibert.lab.theory import statements
@@ -111,7 +111,7 @@ def entropy(
         if not run.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
     runs = one.of(runs)
-    save_drawn(output, draw_entropies, {title: (run.steps, run.entropy) for title, run in runs.items()}, "step")
+    save_drawn(output, draw_entropies, {title: (run.steps, bands(run.entropy)) for title, run in runs.items()}, "step")
     if json:
         print_json({title: {"steps": run.steps, "entropy": _as_lists(run.entropy)} for title, run in runs.items()})
         return
@@ -126,7 +126,7 @@ def entropy(
 
 def _entropy_of_models(paths: Sequence[str], rows: list[Text], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
-    layers = {title: (range(len(tables["query"])), tables) for title, tables in found.items()}
+    layers = {title: (range(len(tables["query"])), bands(tables)) for title, tables in found.items()}
     save_drawn(output, draw_entropies, layers, "layer")
     if json:
         print_json({title: rounded(tables) for title, tables in found.items()})

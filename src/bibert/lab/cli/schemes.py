@@ -1,23 +1,26 @@
 """`bibert schemes`, scheme by scheme, and `bibert analyze cost`, figure by figure: size and FLOPs, ours and printed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from bibert.data.glue import TASKS
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
 from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
+from bibert.lab.cli.options import FigureFile, save_drawn
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
-from bibert.lab.cost import MIB, RULES, TOKENS, Cost, Figure, Verdict, cost_of, readings_of_13_4, schemes_by_figure
+from bibert.lab.cost import GIGA, MIB, RULES, TOKENS, Cost, Figure, Verdict, cost_of, readings_of_13_4, schemes_by_figure
 from bibert.lab.paper import NOTES, TABLE_2
-from bibert.lab.parts import beside_the_rule, bytes_rows
+from bibert.lab.parts import beside_the_rule, bytes_rows, scheme_of_file
 from bibert.models import find_file
 from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
-from bibert.packed.file import load
+from bibert.packed.file import PackedModel, load
 
 WIDE = 120  # columns of a terminal that shows the whole table; narrower ones leave out the description of the scheme
 SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions", "token_types", "labels")
@@ -161,9 +164,13 @@ def cost(
         list[str] | None, typer.Option("--architecture", "-a", help=SHAPES_HELP, show_default=False)
     ] = None,
     packed: Annotated[list[str] | None, typer.Option(metavar="FILE", help=FILE_HELP, show_default=False)] = None,
+    output: FigureFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Show which of the paper's sizes and FLOPs follow from a rule, from which, and why the others do not.
+
+    A figure is the paper's Figure 1, accuracy against FLOPs and size, with packed files beside the printed rows: on
+    GLUE on average, or on the GLUE task that the first packed file was trained on.
 
     Example: bibert analyze cost --packed model.bibert
     """
@@ -172,6 +179,7 @@ def cost(
     figures = {name: schemes_by_figure(shape, printed=name not in asked) for name, shape in shapes.items()}
     models = {str(path): load(path) for path in map(find_file, packed or ())}
     files = {path: beside_the_rule(model, len(model.tokenizer)) for path, model in models.items()}
+    save_drawn(output, lambda: _draw_savings(list(models.items())))
     pairs = [(figure, scheme) for found in figures.values() for figure, schemes in found.items() for scheme in schemes]
     verdicts = Counter(figure.verdict for figure, _ in pairs if figure.verdict)
     if json:
@@ -194,6 +202,31 @@ def cost(
         *rows, total = bytes_rows(of_file)
         columns = (word("bytes of"), number("rule"), number("file"), "why they differ")
         print_table(plain_table(f"\n{file}", columns, rows, total))
+
+
+def _draw_savings(models: Sequence[tuple[str, PackedModel]]) -> "Any":
+    """Table 2 on one task, or on average without a model of ours; models of other tasks are left out."""
+    from bibert.lab.plots.scatter import Costly, draw_savings
+
+    names = [task for _, model in models for task in TASKS if TASKS[task].name == model.about["data"]["name"]][:1]
+    rows = []
+    for row in TABLE_2.rows:
+        score = row.average if not names else row.scores.get("mnli_matched" if names == ["mnli"] else names[0])
+        if score is not None and row.size is not None and row.flops is not None:
+            cost = cost_of(ARCHITECTURES[row.architecture], get_scheme(row.scheme))
+            name = row.scheme if row.architecture == "bert-base" else f"{row.scheme}, {row.architecture}"
+            printed = {"flops": float(row.flops), "size": float(row.size)}
+            rows.append(Costly(name, float(score), printed, _counted(cost)))
+    for path, model in models:
+        if names and model.about["data"]["name"] == TASKS[names[0]].name:
+            cost = cost_of(model.config, scheme_of_file(model.config, "ours"))
+            score = 100 * model.about["metrics"][f"dev_{TASKS[names[0]].metrics[0]}"]
+            rows.append(Costly(Path(path).stem, score, {}, _counted(cost)))
+    return draw_savings(rows, f"{TASKS[names[0]].name} dev, {TASKS[names[0]].metrics[0]}, percent" if names else "GLUE dev, average of nine scores")
+
+
+def _counted(cost: Cost) -> dict[str, float]:
+    return {"flops": cost.flops.total / GIGA, "size": cost.size.mib}
 
 
 def _figures_table(title: str, found: Mapping[Figure, list[str]]) -> Table:
