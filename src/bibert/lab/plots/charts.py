@@ -84,7 +84,8 @@ def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Band]]
             _plot_band(axes, name, x, tables[site], hue)
         if x_label == "layer":
             axes.locator_params(axis="x", integer=True)
-        _name_lines(axes)
+        if len(models) > 1:
+            _name_lines(axes)
     shown = np.s_[-1:] if x_label == "step" else np.s_[:]  # the end of a training, or all layers
     ends = {
         site: {name: float(tables[site].mean[shown].mean()) for name, (_, tables) in models.items()} for site in SITES
@@ -95,6 +96,7 @@ def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Band]]
     else:
         site = min(SITES, key=lambda one: min(ends[one].values()) / most[one])
         finding = f"the least entropy, {min(ends[site].values()):.2f} of {most[site]} bit{'s' * (most[site] > 1)}"
+    finding += " at the end" if x_label == "step" else " over all layers"
     left_out = [f"{SITES[one]} ({means[one].mean():.2f})" for one in flat if one not in sites]
     note = f"; nearly constant, not shown: {', '.join(left_out)}" if left_out else ""
     return titled(figure, f"{_capital(SITES[site])}: {finding}", f"entropy in bits; bands span all heads{note}")
@@ -174,7 +176,8 @@ def draw_reliability(bins: Sequence[Bin]) -> "Figure":
     least, rows = bins[0].least, [one.rows for one in bins]
     sizes = [12 + 120 * one.rows / max(rows) for one in bins]
     curve_of.plot([least, 1], [least, 1], color=FAINT, linestyle="--", linewidth=1)
-    curve_of.text(least, least + 0.04, "as sure as right", color=FAINT, fontsize="small", rotation=0)
+    corner = {"transform": curve_of.transAxes, "ha": "right", "color": FAINT, "fontsize": "small"}
+    curve_of.text(0.99, 0.04, "dashed: as sure as right", **corner)
     score, accuracy = ([getattr(one, name) for one in bins] for name in ("score", "accuracy"))
     curve_of.scatter(score, accuracy, sizes, color=COLOURS[0], zorder=3)
     counts.bar([one.least for one in bins], rows, 0.92 / BINS, align="edge", **OUR_BAR)

@@ -18,6 +18,7 @@ from bibert.files import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PAGE_INCHES = 3.05  # of a panel on a page: half a card, or a phone
 CHARACTERS = 9.5  # of a title, per inch
 DOTS_PER_INCH = 200  # of a PNG: twice the width in a README, for sharp screens
 INK, FAINT, GRID = "#1b1f24", "#5b6570", "#d5dae0"
@@ -126,9 +127,13 @@ def for_page(draw: "Callable[..., Figure]", *values: Any) -> PageFigure:
         words = figure.get_suptitle().replace("\n", " "), figure.get_supxlabel()
         figure.suptitle("")
         figure.supxlabel("")
+        shown = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
+        for axes in set(figure.axes) - set(shown):
+            axes.remove()
+        columns = max(axes.get_subplotspec().get_gridspec().ncols for axes in shown)
+        figure.set_figwidth(PAGE_INCHES * columns if columns > 1 else min(figure.get_figwidth(), 1.8 * PAGE_INCHES))
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-        shown = [axes for axes in figure.axes if axes.get_visible() and (axes.axison or axes.texts)]
         return PageFigure(*words, [_alone(figure, axes) for axes in shown])
 
 
