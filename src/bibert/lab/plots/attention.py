@@ -88,7 +88,7 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
     for place, token in enumerate(one.tokens[: len(matrix)]):
         for x, side in ((-0.03, "right"), (1.03, "left")):
             axes.text(x, place, _drawable(token), ha=side, va="center", fontsize="small", parse_math=False)
-    axes.set_title(_drawable(one.title, 40), fontsize="medium", parse_math=False)
+    axes.set_title(_drawable(one.title, 40), fontsize="medium", loc="center", parse_math=False)
     axes.set_xlim(-0.75, 1.75)
     axes.set_ylim(len(matrix) - 0.5, -0.5)
     axes.axis("off")
