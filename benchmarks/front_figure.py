@@ -137,9 +137,7 @@ def named_places(points: Sequence[Point], cost: str) -> list[Label]:
     return labels
 
 
-def _draw_front_line(
-    axes: Axes, costs: Sequence[float], accuracies: Sequence[float]
-) -> list[tuple[float, float]]:
+def _draw_front_line(axes: Axes, costs: Sequence[float], accuracies: Sequence[float]) -> list[tuple[float, float]]:
     """The staircase from the cheapest point of the front to the right edge of the panel; its corners."""
     front = front_of(costs, accuracies)
     corners = [(costs[front[0]], accuracies[front[0]])]

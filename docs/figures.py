@@ -1,6 +1,6 @@
-"""Draw the figures of the documents from the results files beside them; the other figures have commands of their own.
+"""Draw docs/figures/entropy.svg, entropy-layers.svg, direction.svg and bottleneck.svg from the results files.
 
-    python docs/figures.py        # docs/figures/entropy.svg, entropy-layers.svg, direction.svg, bottleneck.svg
+Run it as `python docs/figures.py`. The other figures have commands of their own, in docs/analysis.md.
 """
 
 import json
@@ -28,9 +28,7 @@ def read_bands(tables: dict) -> dict[str, Band]:
 
 def history(scheme: str, looks: dict) -> History:
     """The moves of a run as its probe would give them; means over heads stand for one head."""
-    moved = {
-        thing: {way: np.array(looks[thing][way])[:, None, None] for way in FIELDS[:2]} for thing in THINGS
-    }
+    moved = {thing: {way: np.array(looks[thing][way])[:, None, None] for way in FIELDS[:2]} for thing in THINGS}
     return History(scheme, scheme, distilled_by(get_scheme(scheme)), [], {}, looks["steps"], moved)
 
 
@@ -48,7 +46,7 @@ def main() -> None:
         (draw_directions(moves), "direction"),
         (draw_bottlenecks({"SST-2": changes}), "bottleneck"),
     ):
-        print(save_figure(figure, FIGURES / f"{name}.svg"))
+        save_figure(figure, FIGURES / f"{name}.svg")
 
 
 if __name__ == "__main__":

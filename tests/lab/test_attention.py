@@ -26,8 +26,8 @@ def subject(attention, attended, name="model", scheme="bibert", tokens=TOKENS):
         return [Encoded(np.arange(len(tokens), dtype=np.int32), None) for _ in rows]
 
     logits = np.array([[0.0, np.log(3.0)]], np.float32)  # probabilities of 1/4 and 3/4
-    tokens_of = [lambda ids: [tokens[i] for i in ids], lambda batch: logits]
-    return Subject(name, scheme, look, encode, *tokens_of, labels=("negative", "positive"))
+    labels = ("negative", "positive")
+    return Subject(name, scheme, look, encode, lambda ids: [tokens[i] for i in ids], lambda _: logits, labels)
 
 
 def softmax_subject(**names):

@@ -153,7 +153,7 @@ class Printed(NamedTuple):
 
 
 def printed(cell: Cell, table: PaperTable) -> Printed | None:
-    """The paper's figure for a run: of a model as deep as it, else of BERT-base; of `table`, else of its GLUE tables."""
+    """The paper's figure for a run: of its depth, else of BERT-base; of `table`, else of the GLUE tables."""
     column = "mnli_matched" if cell.task == "mnli" else cell.task
     for architecture in (cell.architecture, "bert-base"):
         for source in (table, TABLE_3 if cell.augmented else TABLE_2):

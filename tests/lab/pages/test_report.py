@@ -66,7 +66,11 @@ def findings(run: Path) -> Findings:
     """What is measured for a report with labelled rows."""
     subject = load_subject(run)
     attention = attention_map(subject, "bibert", TEXTS[0])
-    counted = {"confusion": [[3, 1], [0, 4]], "scored": "8 rows of test.csv", "scores": {"accuracy": 7 / 8, "ece": 0.02}}
+    counted = {
+        "confusion": [[3, 1], [0, 4]],
+        "scored": "8 rows of test.csv",
+        "scores": {"accuracy": 7 / 8, "ece": 0.02},
+    }
     counted["baselines"] = {"bag of words": {"accuracy": 0.7}, "always the same label": {"accuracy": 0.5}}
     trusted = {"reliability": [Bin(0.8, 8, 0.85, 7 / 8)], "mistakes": [Mistake(0.86, "positive", "negative", TEXTS[0])]}
     return Findings(entropies(subject.insides(TEXTS)), attention, **counted, **trusted)

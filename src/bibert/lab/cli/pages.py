@@ -110,7 +110,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")],
     data: EvaluationOptions,
     texts: TextOptions,
-    train: Annotated[Path | None, option("Training rows, for a bag of words to compare with; --task has its own.")] = None,
+    train: Annotated[
+        Path | None, option("Training rows, for a bag of words to compare with; --task has its own.")
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
 

@@ -10,12 +10,23 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from bibert.data.glue import TASKS
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
+from bibert.data.glue import TASKS
 from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
 from bibert.lab.cli.options import FigureFile, save_drawn
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
-from bibert.lab.cost import GIGA, MIB, RULES, TOKENS, Cost, Figure, Verdict, cost_of, readings_of_13_4, schemes_by_figure
+from bibert.lab.cost import (
+    GIGA,
+    MIB,
+    RULES,
+    TOKENS,
+    Cost,
+    Figure,
+    Verdict,
+    cost_of,
+    readings_of_13_4,
+    schemes_by_figure,
+)
 from bibert.lab.paper import NOTES, TABLE_2
 from bibert.lab.parts import beside_the_rule, bytes_rows, scheme_of_file
 from bibert.models import find_file
@@ -204,7 +215,7 @@ def cost(
         print_table(plain_table(f"\n{file}", columns, rows, total))
 
 
-def _draw_savings(models: Sequence[tuple[str, PackedModel]]) -> "Any":
+def _draw_savings(models: Sequence[tuple[str, PackedModel]]) -> Any:
     """Table 2 on one task, or on average without a model of ours; models of other tasks are left out."""
     from bibert.lab.plots.scatter import Costly, draw_savings
 
@@ -222,7 +233,8 @@ def _draw_savings(models: Sequence[tuple[str, PackedModel]]) -> "Any":
             cost = cost_of(model.config, scheme_of_file(model.config, "ours"))
             score = 100 * model.about["metrics"][f"dev_{TASKS[names[0]].metrics[0]}"]
             rows.append(Costly(Path(path).stem, score, {}, _counted(cost)))
-    return draw_savings(rows, f"{TASKS[names[0]].name} dev, {TASKS[names[0]].metrics[0]}, percent" if names else "GLUE dev, average of nine scores")
+    measured = f"{TASKS[names[0]].name} dev, {TASKS[names[0]].metrics[0]}, percent" if names else "GLUE dev, average"
+    return draw_savings(rows, measured)
 
 
 def _counted(cost: Cost) -> dict[str, float]:

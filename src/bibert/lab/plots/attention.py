@@ -52,9 +52,7 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
 
 
 @styled()
-def draw_model_view(
-    maps: Sequence[AttentionMap], layers: Sequence[int] | None = None, width: float = WIDTH
-) -> Figure:
+def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None, width: float = WIDTH) -> Figure:
     """All heads of every model, one model below another: a small image of the T x T weights of each head."""
     shown = [list(range(len(one.weights)) if layers is None else layers) for one in maps]
     heights = [width * len(rows) / one.weights.shape[1] + 0.55 for one, rows in zip(maps, shown, strict=True)]

@@ -110,9 +110,7 @@ def draw_directions(histories: Mapping[str, History]) -> "Figure":
     rows = len(THINGS) * len(histories)
     figure = Figure((WIDTH, 1.5 + 0.26 * rows), layout="constrained")
     axes = figure.subplots()
-    shares = {
-        thing: {name: 100 * towards(one.direction[thing]) for name, one in histories.items()} for thing in THINGS
-    }
+    shares = {thing: {name: 100 * towards(one.direction[thing]) for name, one in histories.items()} for thing in THINGS}
     for place, (thing, by_run) in enumerate(shares.items()):
         for hue, (name, looks) in enumerate(by_run.items()):
             y, colour = place + 0.26 * (hue - (len(histories) - 1) / 2), COLOURS[hue % len(COLOURS)]
@@ -234,7 +232,7 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
         trained = " and ".join(f"{100 * share_attended_to(t.mean(axis=0)):.0f} % in {n}" for n, t in models.items())
         return titled(figure, f"Scores of 0 or more: {trained}, {100 * share_attended_to(random):.0f} % of random bits")
     one, four = (found["theorem_3"][place]["exact"] for place in (0, 3))
-    return titled(figure, f"1 bit takes the wrong direction in {one:.1f} % of cases, {one / four:.1f} × as often as 4 bits")
+    return titled(figure, f"1 bit moves the wrong way in {one:.1f} % of cases, {one / four:.1f} × as often as 4 bits")
 
 
 @styled()

@@ -1,4 +1,4 @@
-"""The house style of figures, and how they are saved: colours that follow the reader's theme, the same bytes everywhere.
+"""The house style of figures, and how they are saved: colours that follow a theme, the same bytes on every machine.
 
 A figure has no ground of its own, says what it shows in its title, and has names at its lines instead of a legend. In
 an SVG every colour of `THEME` is a CSS variable with a light and a dark value.
@@ -25,8 +25,9 @@ INK, FAINT, GRID = "#1b1f24", "#5b6570", "#d5dae0"
 # Safe for colour-blind readers. Some are alike in grey print, so everything with a colour has a name or pattern too.
 COLOURS = ("#0060a0", "#c05f00", "#007a5a", "#b0306a", "#444444", "#7fb2e5")
 DARK = ("#e6e9ed", "#9aa5b1", "#343c46", "#6db3ec", "#ffa64d", "#4cc9a3", "#f082b4", "#b8b8b8", "#3f7fb8")
-NAMES = ("ink", "faint", "line", *(f"hue-{place}" for place in range(len(COLOURS))))
-THEME = {light: (f"--{name}", dark) for light, name, dark in zip((INK, FAINT, GRID, *COLOURS), NAMES, DARK, strict=True)}
+LIGHT = (INK, FAINT, GRID, *COLOURS)
+NAMES = ("--ink", "--faint", "--line", *(f"--hue-{place}" for place in range(len(COLOURS))))
+THEME = {light: (name, dark) for light, name, dark in zip(LIGHT, NAMES, DARK, strict=True)}
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)))
 SETTINGS: dict[Any, Any] = {
