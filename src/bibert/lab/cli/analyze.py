@@ -1,4 +1,4 @@
-"""`bibert analyze ...`: the paper's analysis as commands. `cost` is in `schemes`, pages are in `pages`."""
+"""`bibert analyze ...`: the paper's analysis as commands. `cost` and the pages have files of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,10 +13,10 @@ from bibert.cli.options import Json, option, require_torch, with_option_groups
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.attention import score_shares
+from bibert.lab.cli.cost import cost
 from bibert.lab.cli.options import FigureFile, HeadOptions, TextOptions, load_subjects, save_drawn
 from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
-from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
 from bibert.lab.look import HEADS, SITES, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS

@@ -118,7 +118,7 @@ def draw_directions(histories: Mapping[str, History]) -> "Figure":
             face = colour if thing in histories[name].asked else "none"
             marker = MARKERS[hue % len(MARKERS)]
             axes.scatter([looks.mean()], [y], 46, marker=marker, facecolor=face, edgecolor=colour, zorder=3)
-            words = {"transform": axes.get_yaxis_transform(), "va": "center", "color": colour}
+            words: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "color": colour}
             axes.text(1.01, y, f"{name} {looks.mean():.0f} %", **words)
     axes.axvline(50, color=FAINT, linewidth=1, linestyle="--")
     axes.set_yticks(range(len(THINGS)), THINGS.values(), color=INK)
@@ -174,7 +174,7 @@ def draw_reliability(bins: Sequence[Bin]) -> "Figure":
     least, rows = bins[0].least, [one.rows for one in bins]
     sizes = [12 + 120 * one.rows / max(rows) for one in bins]
     curve_of.plot([least, 1], [least, 1], color=FAINT, linestyle="--", linewidth=1)
-    corner = {"transform": curve_of.transAxes, "ha": "right", "color": FAINT, "fontsize": "small"}
+    corner: dict[str, Any] = {"transform": curve_of.transAxes, "ha": "right", "color": FAINT, "fontsize": "small"}
     curve_of.text(0.99, 0.04, "dashed: as sure as right", **corner)
     score, accuracy = ([getattr(one, name) for one in bins] for name in ("score", "accuracy"))
     curve_of.scatter(score, accuracy, sizes, color=COLOURS[0], zorder=3)
@@ -324,7 +324,8 @@ def _plot(axes: "Axes", name: str, x: Any, y: Floats, hue: int, *, marks: bool =
 def _name_lines(axes: "Axes") -> None:
     """Write the name of each line at its right end, the names apart from each other."""
     to_share = axes.transScale + axes.transLimits
-    ends = sorted((float(to_share.transform(line.get_xydata()[-1])[1]), place) for place, line in enumerate(axes.lines))
+    last = [np.asarray(line.get_xydata())[-1] for line in axes.lines]
+    ends = sorted((float(to_share.transform(point)[1]), place) for place, point in enumerate(last))
     heights: list[float] = []
     for height, _ in ends:
         heights.append(max(height, heights[-1] + APART) if heights else height)
@@ -332,5 +333,10 @@ def _name_lines(axes: "Axes") -> None:
         heights[place] = min(heights[place], heights[place + 1] - APART if place + 1 < len(heights) else 1.0)
     for height, (_, place) in zip(heights, ends, strict=True):
         line = axes.lines[place]
-        words = {"transform": axes.transAxes, "color": line.get_color(), "va": "center", "fontsize": "small"}
+        words: dict[str, Any] = {
+            "transform": axes.transAxes,
+            "color": line.get_color(),
+            "va": "center",
+            "fontsize": "small",
+        }
         axes.text(1.02, height, str(line.get_label()), **words)

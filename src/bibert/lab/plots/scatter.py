@@ -47,8 +47,9 @@ def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[Bbox] 
 
 
 def _cost(panel: Any, box: Bbox, taken: Sequence[Bbox]) -> int:
-    outside = box.x0 < panel.x0 or box.x1 > panel.x1 or box.y0 < panel.y0 or box.y1 > panel.y1
-    return sum(box.overlaps(other) for other in taken) + 3 * outside
+    """How much a name in a box would cover, and whether it would leave the panel."""
+    outside: bool = box.x0 < panel.x0 or box.x1 > panel.x1 or box.y0 < panel.y0 or box.y1 > panel.y1
+    return int(sum(box.overlaps(other) for other in taken)) + 3 * outside
 
 
 def _annotate(axes: Axes, label: Label, offset: tuple[int, int]) -> Any:

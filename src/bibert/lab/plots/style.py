@@ -88,7 +88,7 @@ def check_path(path: Path) -> Path:
 def save_figure(figure: "Figure", path: Path) -> Path:
     """Write a figure as SVG, PDF or PNG, by its suffix, atomically; only a PNG, which has no theme, has a ground."""
     buffer, suffix = io.BytesIO(), check_path(path).suffix
-    ground = {"facecolor": "white"} if suffix == ".png" else {}
+    ground: dict[str, Any] = {"facecolor": "white"} if suffix == ".png" else {}
     with styled():
         figure.savefig(buffer, format=suffix[1:], dpi=DOTS_PER_INCH, metadata=METADATA[suffix], **ground)
     drawn = buffer.getvalue()
@@ -131,7 +131,8 @@ def for_page(draw: "Callable[..., Figure]", *values: Any) -> PageFigure:
         shown = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
         for axes in set(figure.axes) - set(shown):
             axes.remove()
-        columns = max(axes.get_subplotspec().get_gridspec().ncols for axes in shown)
+        grids = [spec.get_gridspec() for axes in shown if (spec := axes.get_subplotspec()) is not None]
+        columns = max(grid.ncols for grid in grids)
         figure.set_figwidth(PAGE_INCHES * columns if columns > 1 else min(figure.get_figwidth(), 1.8 * PAGE_INCHES))
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
