@@ -1,7 +1,7 @@
 """The figure of front.py: accuracy against time and against size, two panels that share the axis of accuracy.
 
-A stepped line connects the points that no other point of the panel beats in both accuracy and cost. Labels have offsets
-set by hand: when new results move a point, adjust its entry in `PANELS`.
+A stepped line connects the points that no other point of the panel beats in both accuracy and cost. Points in one place
+share a name. The title says what one bit saves against int8, and what it loses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,18 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
 
 from bibert.errors import BibertError, did_you_mean
-from bibert.lab.plots.style import save_figure, styled
+from bibert.lab.plots.scatter import Label, log_costs, place_labels
+from bibert.lab.plots.style import COLOURS, FAINT, save_figure, styled, titled
 
-INCHES = (9.0, 4.6)
-MARGIN = 0.14  # of the range of a panel, on each side
-NEAR = 15  # points; a label farther away gets a line to its marker
+INCHES = (9.3, 4.7)
+SAME = 1.06  # points whose costs differ by a smaller factor are in one place
+COSTS: Mapping[str, str] = {
+    "milliseconds": "time for one text, ms (log scale)",
+    "megabytes": "size to ship, MB (log scale)",
+}
 
 
 class Style(NamedTuple):
@@ -32,10 +36,10 @@ class Style(NamedTuple):
 
 
 KINDS: Mapping[str, Style] = {
-    "1-bit weights": Style("*", "#C04000", 190),
-    "float32": Style("o", "#0060A0", 46),
-    "int8": Style("s", "#007A5A", 42, filled=False),
-    "words": Style("D", "#444444", 36),
+    "1-bit weights": Style("*", COLOURS[1], 190),
+    "float32": Style("o", COLOURS[0], 46),
+    "int8": Style("s", COLOURS[2], 42, filled=False),
+    "words": Style("D", COLOURS[4], 36),
 }
 
 
@@ -50,55 +54,13 @@ class Point:
     megabytes: float
 
 
-class Panel(NamedTuple):
-    """A panel: which cost it shows, and the offset of each label from its marker, in points; right of it by default."""
-
-    cost: str
-    title: str
-    offsets: Mapping[str, tuple[int, int]]
-
-
-RIGHT, LEFT, ABOVE = (10, 0), (-10, 0), (0, 11)
-PANELS = (
-    Panel(
-        "milliseconds",
-        "time for one text, ms (log scale)",
-        {
-            "bibert": LEFT,
-            "bibert, 4 bits": LEFT,
-            "torch-fp32": ABOVE,
-            "onnx-fp32": (-8, -16),
-            "onnx-int8": LEFT,
-            "openvino-fp32": (-34, 20),
-            "openvino-int8": (0, -28),
-            "bag of words, bigrams": (18, 0),
-            "mean of GloVe": (10, 11),
-        },
-    ),
-    Panel(
-        "megabytes",
-        "size to ship, MB (log scale)",
-        {
-            "bibert": LEFT,
-            "bibert, 4 bits": LEFT,
-            "torch-fp32": ABOVE,
-            "onnx-fp32": (-30, 17),
-            "onnx-int8": (-9, 1),
-            "openvino-fp32": (-10, -14),
-            "openvino-int8": (0, -32),
-            "bag of words": (5, 11),
-        },
-    ),
-)
-
-
 def save_front(points: Sequence[Point], stem: Path, accuracy: str) -> tuple[Path, Path]:
-    """Write the figure as `stem`.svg and `stem`.png; `accuracy` is the label of that axis."""
-    with styled():
-        figure = draw_front(points, accuracy)
+    """Write the figure as `stem`.svg and `stem`.png; `accuracy` says what is measured on which rows."""
+    figure = draw_front(points, accuracy)
     return save_figure(figure, stem.with_suffix(".svg")), save_figure(figure, stem.with_suffix(".png"))
 
 
+@styled()
 def draw_front(points: Sequence[Point], accuracy: str) -> Figure:
     """Draw both panels.
 
@@ -115,14 +77,26 @@ def draw_front(points: Sequence[Point], accuracy: str) -> Figure:
                 f"{point.name}: {point.milliseconds} ms and {point.megabytes} MB, both must be above 0 for a log scale"
             )
     figure = Figure(INCHES, layout="constrained")
-    panels = list(figure.subplots(1, len(PANELS), sharey=True))
-    for axes, panel in zip(panels, PANELS, strict=True):
-        _draw_panel(axes, points, panel)
-    panels[0].set_ylabel(accuracy)
+    panels = list(figure.subplots(1, len(COSTS), sharey=True))
     kinds = [kind for kind in KINDS if any(point.kind == kind for point in points)]
     handles = [_scatter(panels[0], [], [], kind) for kind in kinds]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(kinds), frameon=False)
+    figure.legend(handles=handles, loc="outside lower left", ncols=len(kinds), frameon=False)
+    panels[0].set_title(accuracy)
+    titled(figure, takeaway(points))
+    for axes, cost in zip(panels, COSTS, strict=True):
+        _draw_panel(axes, points, cost)
     return figure
+
+
+def takeaway(points: Sequence[Point]) -> str:
+    """What the smallest 1-bit model saves against int8 at its best, and what it loses."""
+    ours, rivals = ([point for point in points if point.kind == kind] for kind in ("1-bit weights", "int8"))
+    if not ours or not rivals:
+        return "Accuracy against time and size"
+    small = min(ours, key=lambda point: point.megabytes)
+    faster, smaller = (min(getattr(one, cost) for one in rivals) / getattr(small, cost) for cost in COSTS)
+    lost = max(one.accuracy for one in rivals) - small.accuracy
+    return f"One bit: {faster:.0f} × as fast and {smaller:.0f} × smaller than int8, for {lost:.1f} points of accuracy"
 
 
 def front_of(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]:
@@ -135,54 +109,48 @@ def front_of(costs: Sequence[float], accuracies: Sequence[float]) -> list[int]:
     return front
 
 
-def _draw_panel(axes: Axes, points: Sequence[Point], panel: Panel) -> None:
-    costs, accuracies = [getattr(point, panel.cost) for point in points], [point.accuracy for point in points]
-    factor = max(max(costs) / min(costs), 10.0) ** MARGIN
-    spread = MARGIN * max(max(accuracies) - min(accuracies), 1.0)
-    axes.set_xscale("log")
-    axes.set_xlim(min(costs) / factor, max(costs) * factor)
-    axes.set_ylim(min(accuracies) - spread, max(accuracies) + spread)
-    axes.set_xlabel(panel.title)
-    axes.xaxis.set_major_locator(LogLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(visible=True, which="major", color="#E4E4E4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    _draw_front_line(axes, costs, accuracies)
-    for point, cost in zip(points, costs, strict=True):
-        _scatter(axes, [cost], [point.accuracy], point.kind)
-        _annotate(axes, point, cost, panel.offsets.get(point.name, RIGHT))
+def _draw_panel(axes: Axes, points: Sequence[Point], cost: str) -> None:
+    costs, accuracies = [getattr(point, cost) for point in points], [point.accuracy for point in points]
+    log_costs(axes, costs, accuracies, COSTS[cost])
+    corners = _draw_front_line(axes, costs, accuracies)
+    for point, one in zip(points, costs, strict=True):
+        _scatter(axes, [one], [point.accuracy], point.kind)
+    axes.get_figure().draw_without_rendering()
+    screen = axes.transData.transform(corners)
+    place_labels(axes, named_places(points, cost), [Bbox([low, high]).padded(1) for low, high in pairwise(screen)])
 
 
-def _draw_front_line(axes: Axes, costs: Sequence[float], accuracies: Sequence[float]) -> None:
-    """The staircase from the cheapest point of the front to the right edge of the panel."""
+def named_places(points: Sequence[Point], cost: str) -> list[Label]:
+    """The names of the points; those of one kind in one place are one name of several lines."""
+    labels: list[Label] = []
+    for point in points:
+        x, colour = getattr(point, cost), KINDS[point.kind].colour
+        same = [
+            place
+            for place, label in enumerate(labels)
+            if label.colour == colour and max(x / label.x, label.x / x) < SAME and abs(label.y - point.accuracy) < 1
+        ]
+        if same:
+            labels[same[0]] = labels[same[0]]._replace(text=f"{labels[same[0]].text}\n{point.name}")
+        else:
+            labels.append(Label(x, point.accuracy, point.name, colour))
+    return labels
+
+
+def _draw_front_line(axes: Axes, costs: Sequence[float], accuracies: Sequence[float]) -> list[tuple[float, float]]:
+    """The staircase from the cheapest point of the front to the right edge of the panel; its corners."""
     front = front_of(costs, accuracies)
     corners = [(costs[front[0]], accuracies[front[0]])]
     for before, index in pairwise(front):
         corners += [(costs[index], accuracies[before]), (costs[index], accuracies[index])]
     corners.append((axes.get_xlim()[1], accuracies[front[-1]]))
-    axes.plot(*zip(*corners, strict=True), color="#B0B0B0", linewidth=1.4, zorder=1.5)
+    axes.plot(*zip(*corners, strict=True), color=FAINT, alpha=0.5, linewidth=1.6, zorder=1.5)
+    return corners
 
 
 def _scatter(axes: Axes, x: list[float], y: list[float], kind: str) -> object:
     style = KINDS[kind]
-    face = style.colour if style.filled else "white"
+    face = style.colour if style.filled else "none"
     return axes.scatter(
         x, y, style.size, marker=style.marker, facecolor=face, edgecolor=style.colour, label=kind, zorder=3
-    )
-
-
-def _annotate(axes: Axes, point: Point, cost: float, offset: tuple[int, int]) -> None:
-    x, y = offset
-    axes.annotate(
-        point.name,
-        (cost, point.accuracy),
-        offset,
-        textcoords="offset points",
-        ha="center" if abs(x) < abs(y) else "left" if x > 0 else "right",
-        va="center",
-        color=KINDS[point.kind].colour,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-        arrowprops={"arrowstyle": "-", "color": "#666666", "linewidth": 0.6} if max(abs(x), abs(y)) > NEAR else None,
-        zorder=2.5,
     )

@@ -176,14 +176,12 @@ def bottlenecks(path: Path) -> str:
 
 def entropy_through_training(path: Path) -> str:
     """Entropy of the attention weights at the start, at its minimum and at the end, and of the context at the end."""
-    found = _read(path)
     rows = []
-    for scheme, course in found["entropy_of_attention"].items():
-        mean, steps = course["mean"], course["steps"]
+    for scheme, course in _read(path)["entropy"].items():
+        mean, steps = course["attention"]["mean"], course["steps"]
         least = min(range(len(mean)), key=mean.__getitem__)
         lowest = f"{mean[least]:.2f} (step {steps[least]})"
-        rows.append([scheme, f"{mean[0]:.2f}", lowest, f"{mean[-1]:.2f}"])
-        rows[-1].append(f"{found['entropy_of_context_at_the_end'][scheme]:.2f}")
+        rows.append([scheme, f"{mean[0]:.2f}", lowest, f"{mean[-1]:.2f}", f"{course['context']['mean'][-1]:.2f}"])
     return table(["bits", "attention, start", "attention, lowest", "attention, end", "context, end"], rows)
 
 

@@ -25,7 +25,9 @@ def subject(attention, attended, name="model", scheme="bibert", tokens=TOKENS):
     def encode(rows):
         return [Encoded(np.arange(len(tokens), dtype=np.int32), None) for _ in rows]
 
-    return Subject(name, scheme, look, encode, lambda ids: [tokens[i] for i in ids])
+    logits = np.array([[0.0, np.log(3.0)]], np.float32)  # probabilities of 1/4 and 3/4
+    labels = ("negative", "positive")
+    return Subject(name, scheme, look, encode, lambda ids: [tokens[i] for i in ids], lambda _: logits, labels)
 
 
 def softmax_subject(**names):
@@ -81,6 +83,7 @@ def test_a_title_is_the_scheme_or_the_name_or_the_name_with_its_place():
 def test_models_side_by_side_keep_their_order_and_there_is_at_least_one():
     maps = attention_maps({"full_precision": softmax_subject(), "bibert": bits_subject()}, "a film")
     assert [one.title for one in maps] == ["full_precision", "bibert"]
+    assert [one.answer for one in maps] == ["positive 0.75"] * 2
     with pytest.raises(DataError, match="at least one"):
         attention_maps({}, "a film")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bibert.distill.objective import LayerMatch
-from bibert.lab.direction import THINGS, DirectionProbe, distilled_by, mean_margin, movement
+from bibert.lab.direction import THINGS, DirectionProbe, distilled_by, mean_margin, movement, towards
 from bibert.nn.functional import HeadLevels
 from bibert.nn.layers import LayerTrace
 from bibert.nn.model import Trace
@@ -123,3 +123,9 @@ def test_heads_weigh_by_their_steps_in_a_mean_step():
 )
 def test_a_scheme_says_what_it_distills(scheme, things):
     assert distilled_by(get_scheme(scheme)) == things
+
+
+def test_towards_is_the_share_of_what_moved_over_all_heads():
+    share = {"matching": np.array([[[0.3, 0.0]]]), "mismatching": np.array([[[0.1, 0.2]]])}
+    assert towards(share) == pytest.approx([0.5])
+    assert towards({way: np.zeros((2, 1, 1)) for way in share}) == pytest.approx([0, 0])  # nothing moved

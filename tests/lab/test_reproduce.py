@@ -8,7 +8,7 @@ import pytest
 
 from bibert.data.glue import TASKS
 from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
-from bibert.lab.paper import TABLE_1, TABLE_2, TABLES
+from bibert.lab.paper import TABLE_1, TABLE_2, TABLE_3, TABLES
 from bibert.lab.reproduce import Plan, collect, reproduce, write_results
 from bibert.lab.tables import Cell, load_cells, markdown, mean_scores, printed
 from bibert.nn.checkpoint import load_classifier
@@ -233,11 +233,26 @@ def test_the_bottlenecks_run_like_any_other_scheme(plan, tmp_path):
 
 
 def test_a_task_that_the_table_lacks_takes_the_papers_figure_from_its_glue_table_and_it_is_said(cell):
-    assert printed("bibert", "stsb", augmented=False, table=TABLE_1) == (33.6, TABLE_2.name)
-    assert printed("baseline+dmd", "stsb", augmented=False, table=TABLE_1) == (None, "")
-    assert printed("bibert", "mnli", augmented=False, table=TABLE_2) == (66.1, TABLE_2.name)
+    assert printed(replace(cell, task="stsb"), TABLE_1) == (33.6, TABLE_2.name, "bert-base")
+    assert printed(replace(cell, task="stsb", scheme="baseline+dmd"), TABLE_1) is None
+    assert printed(replace(cell, task="mnli"), TABLE_2) == (66.1, TABLE_2.name, "bert-base")
     text = markdown([cell, replace(cell, task="stsb", metrics={"dev_spearman": 0.1})], TABLE_1)
     assert f"{TABLE_1.name} for SST-2, {TABLE_2.name} for STS-B" in text
+
+
+@pytest.mark.parametrize(("layers", "figure"), [(12, 88.7), (6, 87.9), (4, 85.4), (2, 88.7)])
+def test_a_run_stands_beside_the_papers_row_of_its_depth(cell, layers, figure):
+    ours = replace(cell, backbone=dict(cell.backbone) | {"layers": layers})
+    assert printed(ours, TABLE_1).score == figure
+    assert f"| {figure} |" in markdown([ours], TABLE_1)
+
+
+def test_a_row_that_the_paper_has_only_for_bert_base_is_marked_beside_a_shallower_run(cell):
+    ours = replace(cell, scheme="baseline", backbone=dict(cell.backbone) | {"layers": 6})
+    assert "| 77.6 (12L) |" in markdown([ours], TABLE_1)
+    assert "12L marks BERT-base" in markdown([ours], TABLE_1)
+    augmented = replace(ours, scheme="bibert", augmented=True)
+    assert printed(augmented, TABLE_1) == (90.7, TABLE_3.name, "6L")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_the_best_threshold_of_a_softmax_falls_with_its_length():
 
 def test_no_threshold_on_a_grid_has_more_entropy_than_the_median():
     (result,) = theory.softmax_thresholds((16,), rows=500)
-    weights = theory._softmax_samples(16, 500, 0)
+    weights = theory._softmax(theory._score_samples(16, 500, 0))
     grid = np.linspace(weights.min(), weights.max(), 1000)
     assert max(theory.binary_entropy(float(np.mean(weights >= tau))) for tau in grid) <= result["entropy"]
 
@@ -88,3 +88,13 @@ def test_the_best_limit_of_one_bit_is_the_quartile():
     best = theory.STANDARD.inv_cdf(0.75)
     assert theory.direction_error(1, best) == pytest.approx(0.125)
     assert all(theory.direction_error(1, limit) > 0.125 for limit in (0.5, best - 0.01, best + 0.01, 1.0, 2.0))
+
+
+def test_a_threshold_of_the_softmax_is_a_threshold_of_the_scores_another_one_in_every_row():
+    short, long = theory.softmax_shifts([8, 512], rows=400)
+    assert (short["bits_unequal"], long["bits_unequal"]) == (0, 0)
+    assert short["entropy"] == pytest.approx(1, abs=1e-6)
+    assert long["entropy_at_0"] == pytest.approx(1, abs=1e-3)  # Bi-Attention keeps the entropy,
+    assert short["percent_unequal_at_0"] > 5 * long["percent_unequal_at_0"] > 0  # not the bits of short rows
+    assert short["deviation_of_phi"] > 5 * long["deviation_of_phi"]
+    assert long["mean_phi"] == pytest.approx(0, abs=0.02)

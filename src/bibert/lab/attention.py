@@ -24,6 +24,7 @@ class AttentionMap:
     tokens: tuple[str, ...]
     weights: Floats  # (L, H, T, T); for a 1-bit model its bits, as 0 and 1
     is_bits: bool  # of weights -1 and +1 the bit 1 is +1, of the two values of `asym` the larger one
+    answer: str = ""  # the label that the model gives, with its probability
 
     @property
     def largest(self) -> Floats:
@@ -55,7 +56,8 @@ def attention_map(subject: Subject, title: str, row: Text) -> AttentionMap:
     bits = np.stack([layer.attended[0] for layer in inside.layers])
     # If all bits are 1 but the weights differ, this is a softmax that is not binarized.
     is_bits = bool(bits.dtype == np.bool_ and (not bits.all() or (weights == 1).all()))
-    return AttentionMap(title, subject.scheme, tokens, bits.astype(np.float32) if is_bits else weights, is_bits)
+    shown = bits.astype(np.float32) if is_bits else weights
+    return AttentionMap(title, subject.scheme, tokens, shown, is_bits, subject.answer(row))
 
 
 def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:

@@ -41,6 +41,12 @@ def mean_margin(share: Floats, margin: Floats) -> Floats:
     return np.asarray((share * margin).sum(axis=(-2, -1)) / np.maximum(steps, np.finfo(np.float64).tiny))
 
 
+def towards(moved: Mapping[str, Floats]) -> Floats:
+    """Of what moved at all, the share that moved towards the teacher: (..., layers, heads) each to (...)."""
+    good, bad = (moved[way].sum(axis=(-2, -1)) for way in FIELDS[:2])
+    return np.asarray(good / np.maximum(good + bad, np.finfo(np.float64).tiny))
+
+
 def distilled_by(scheme: Scheme) -> list[str]:
     """The members of `THINGS` that training with a scheme matches with the teacher's."""
     asked = {ASKED_BY.get(term) for stage in scheme.schedule for term in stage.weights}

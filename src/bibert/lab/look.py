@@ -27,6 +27,7 @@ from bibert.packed import file
 from bibert.packed.bits import unpack_rows
 from bibert.packed.file import PackedModel
 from bibert.runtime import reference
+from bibert.runtime.classifier import softmax
 from bibert.runtime.engine import Encoded
 from bibert.runtime.text import Text, TextEncoder
 
@@ -79,6 +80,17 @@ class Subject:
     look: Callable[[Arrays], Inside]
     encode: Callable[[Sequence[Text]], list[Encoded]]
     tokens_of: Callable[[Sequence[int]], list[str]]
+    logits: Callable[[Arrays], Floats]  # (B, labels)
+    labels: Sequence[str]  # one name, or none, for a score
+    temperature: float = 1.0
+
+    def answer(self, row: Text) -> str:
+        """The label of one text with its probability, or its score."""
+        [logits] = self.logits(padded(self.encode([row])))
+        if len(logits) == 1:
+            return f"{logits[0]:.2f}"
+        scores = softmax(logits, self.temperature)
+        return f"{self.labels[int(scores.argmax())]} {scores.max():.2f}"
 
     def read(self, row: Text) -> tuple[tuple[str, ...], Inside]:
         """The tokens of one text, or pair of texts, and the inside of the model that reads them."""
@@ -103,18 +115,35 @@ def load_subject(path: str | Path, max_length: int = MAX_LENGTH) -> Subject:
         found = find_file(path)
         packed = file.load(found)
         encoder = TextEncoder(packed.tokenizer, packed.config.vocabulary, packed.max_length, parallel=False)
-        scheme = str(packed.about.get("scheme", "bibert"))
-        return Subject(found.name, scheme, partial(inside_of_packed, packed), encoder.encode, encoder.tokens_of)
+        return Subject(
+            found.name,
+            str(packed.about.get("scheme", "bibert")),
+            partial(inside_of_packed, packed),
+            encoder.encode,
+            encoder.tokens_of,
+            lambda batch: reference.logits(packed, **batch),
+            packed.labels,
+            packed.temperature,
+        )
     require_extra("train", f"a look into the folder {folder}")
-    from bibert.lab.network import inside_of_network
+    from bibert.lab.network import inside_of_network, logits_of_network
     from bibert.nn.checkpoint import load_classifier
+    from bibert.training.provenance import provenance
 
     classifier = load_classifier(folder)
     model, tokenizer = classifier.model, classifier.tokenizer
     encode = partial(encode_rows, tokenizer, min(max_length, model.config.max_position_embeddings))
     name = folder.parent.name if folder.name == RUN_MODEL else folder.name
-    scheme = model.config.quantization.name
-    return Subject(name, scheme, partial(inside_of_network, model), encode, tokenizer.convert_ids_to_tokens)
+    return Subject(
+        name,
+        model.config.quantization.name,
+        partial(inside_of_network, model),
+        encode,
+        tokenizer.convert_ids_to_tokens,
+        partial(logits_of_network, model),
+        classifier.label_names,
+        provenance(folder).get("temperature", 1.0),
+    )
 
 
 def inside_of_packed(packed: PackedModel, batch: Arrays) -> Inside:

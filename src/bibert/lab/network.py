@@ -24,6 +24,13 @@ def inside_of_network(model: BiBertForSequenceClassification, batch: Arrays) -> 
     return inside_of_trace(model, trace_of(model, {name: torch.from_numpy(array) for name, array in batch.items()}))
 
 
+def logits_of_network(model: BiBertForSequenceClassification, batch: Arrays) -> Floats:
+    """The logits of a batch in eval mode."""
+    with evaluating(model):
+        inputs = {name: torch.from_numpy(array).to(model.device) for name, array in batch.items()}
+        return np.asarray(model(**inputs).logits.cpu().numpy())
+
+
 def trace_of(model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor]) -> Trace:
     """The trace of a pass in eval mode; the model's mode is restored."""
     with evaluating(model):

@@ -5,7 +5,7 @@ Nothing is computed here and torch is not needed; `pages.report` makes a report 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from bibert.nn.schemes import Scheme, as_scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig
-from bibert.training.provenance import NOTES
+from bibert.training.provenance import NOTES, provenance, weights_digest
 from bibert.training.run import LOG, PROBE
 
 FACTS = ("commit", "date", "cpu", "python", "versions")
@@ -116,6 +116,7 @@ class Record:
     origin: Mapping[str, Any]  # the `FACTS`
     log: Sequence[Mapping[str, Any]] = ()  # every event of the training, in order; empty for a file
     history: History | None = None
+    teacher: Mapping[str, float] = field(default_factory=dict)  # its metrics, if its run is still where it was
     packed: PackedModel | None = None  # the file, if it is one
 
     @property
@@ -155,9 +156,19 @@ def _of_run(folder: Path) -> Record:
             origin={name: notes[name] for name in FACTS if name in notes},
             log=read_json_lines(folder / LOG) if (folder / LOG).is_file() else (),
             history=load_history(folder) if (folder / PROBE).is_file() else None,
+            teacher=_teacher_metrics(**request.get("teacher", {})),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: {NOTES} or {LOG} is damaged ({error!r}); train again") from error
+
+
+def _teacher_metrics(name: str = "", sha256: str = "") -> Mapping[str, float]:
+    """What the notes of a teacher's run say, if the model there is still the teacher."""
+    folder = Path(name)
+    if not name or not (folder.parent / NOTES).is_file() or weights_digest(folder) != sha256:
+        return {}
+    metrics: Mapping[str, float] = provenance(folder).get("metrics", {})
+    return metrics
 
 
 def _of_file(path: Path) -> Record:

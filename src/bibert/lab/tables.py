@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean, one_line
@@ -22,6 +22,8 @@ from bibert.training.recipe import with_defaults
 RESULTS = "results.json"
 TEACHER, BASELINE = "full_precision", "baseline"
 BLANK = "–"
+OTHER_DEPTH = " (12L)"
+DEPTHS = {"bert-base": "BERT-base (12 x 768)", "6L": "6L (6 x 768)", "4L": "4L (4 x 312)"}
 KEPT, WITHOUT = "kept", "without"
 CHANGED = re.compile(rf"{BASELINE}\((?P<change>{KEPT}|{WITHOUT})=(?P<what>[^,()]+)\)")
 # Texts in the dev sets of GLUE that are scored by accuracy.
@@ -64,6 +66,11 @@ class Cell:
         }
         recipe = {key: value for key, value in with_defaults(self.recipe).items() if key != "seed"}
         return recipe | dict(self.backbone) | start
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of the paper that is as deep; BERT-base for any other depth."""
+        return {6: "6L", 4: "4L"}.get(self.backbone["layers"], "bert-base")
 
     @property
     def steps(self) -> int:
@@ -117,8 +124,7 @@ def markdown(cells: Sequence[Cell], table: PaperTable) -> str:
         row = [f"`{scheme}`", schemes[scheme]]
         for task in tasks:
             runs = [cell for cell in cells if (cell.scheme, cell.task) == (scheme, task)]
-            paper, _ = printed(scheme, task, any(cell.augmented for cell in runs), table)
-            row += [_scores(runs), BLANK if paper is None else f"{paper:g}"]
+            row += [_scores(runs), _paper_cell(runs[0], table) if runs else BLANK]
         rows.append(row)
     return f"{markdown_table(head, rows)}\n\n{_budget(cells, tasks, table)}\n"
 
@@ -138,29 +144,51 @@ def _scores(runs: Sequence[Cell]) -> str:
     return f"{fmean(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})"
 
 
-def printed(scheme: str, task: str, augmented: bool, table: PaperTable) -> tuple[float | None, str]:
-    """The paper's figure for BERT-base and the table it is from: `table`, or the paper's table of GLUE."""
-    for source in (table, TABLE_3 if augmented else TABLE_2):
-        row = source.row(scheme, augmented=augmented and scheme != TEACHER)
-        figure = None if row is None else row.scores.get("mnli_matched" if task == "mnli" else task)
-        if figure is not None:
-            return figure, source.name
-    return None, ""
+class Printed(NamedTuple):
+    """A figure of the paper, with the table and the architecture it is printed for."""
+
+    score: float
+    table: str
+    architecture: str
+
+
+def printed(cell: Cell, table: PaperTable) -> Printed | None:
+    """The paper's figure for a run: of its depth, else of BERT-base; of `table`, else of the GLUE tables."""
+    column = "mnli_matched" if cell.task == "mnli" else cell.task
+    for architecture in (cell.architecture, "bert-base"):
+        for source in (table, TABLE_3 if cell.augmented else TABLE_2):
+            row = source.row(cell.scheme, architecture, augmented=cell.augmented and cell.scheme != TEACHER)
+            if row is not None and (figure := row.scores.get(column)) is not None:
+                return Printed(figure, source.name, architecture)
+    return None
+
+
+def _paper_cell(cell: Cell, table: PaperTable) -> str:
+    """The figure, marked if it is that of another depth."""
+    paper = printed(cell, table)
+    if paper is None:
+        return BLANK
+    return f"{paper.score:g}" + ("" if paper.architecture == cell.architecture else OTHER_DEPTH)
 
 
 def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> str:
     """The paper's tables, each with its tasks if there are several; backbones and recipes of the runs, task by task."""
     sources: dict[str, list[str]] = {}
-    for task in tasks:
-        found = {printed(cell.scheme, task, cell.augmented, table)[1] for cell in cells if cell.task == task}
-        for source in found - {""}:  # of figures that the paper does not print
+    papers = {task: [printed(cell, table) for cell in cells if cell.task == task] for task in tasks}
+    for task, found in papers.items():
+        for source in {one.table for one in found if one is not None}:
             sources.setdefault(source, []).append(TASKS[task].name)
     several = ", ".join(f"{source} for {' and '.join(of)}" for source, of in sorted(sources.items()))
     paper = several if len(sources) > 1 else next(iter(sources), table.name)
     shapes = sorted({f"{cell.backbone['layers']} x {cell.backbone['hidden']}" for cell in cells})
+    depths = sorted({DEPTHS[one.architecture] for found in papers.values() for one in found if one is not None})
+    deeper = any(OTHER_DEPTH in _paper_cell(cell, table) for cell in cells)
+    mark = "; 12L marks BERT-base, where the paper has no row as deep as ours" if deeper else ""
+    if any(cell.scheme == TEACHER and cell.architecture != "bert-base" for cell in cells):
+        mark += "; its full-precision 6L and 4L rows are TinyBERT's, from the GLUE test server"
     lines = [
-        f"Paper: {paper}, BERT-base (12 x 768). Ours: {', '.join(shapes)}. Figures are the paper's metric in percent, "
-        "on the dev set, at the best evaluation of the run."
+        f"Paper: {paper}, {', '.join(depths) or DEPTHS['bert-base']}{mark}. Ours: {', '.join(shapes)}. Figures are the "
+        "paper's metric in percent, on the dev set, at the best evaluation of the run."
     ]
     for task in tasks:
         students = [cell for cell in cells if cell.task == task and cell.scheme != TEACHER]

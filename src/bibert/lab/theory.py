@@ -33,6 +33,7 @@ def statements(shares: Mapping[str, Floats], samples: int, rows: int, seed: int)
         "theorem_1": [line | {"keys_times_threshold": line["keys"] * line["threshold"]} for line in thresholds],
         "theorem_2": [_scores(title, size, table) for (title, size), table in (random | trained).items()],
         "theorem_3": [_direction(bits, samples, seed) for bits in range(1, len(DIRECTION_ERROR) + 1)],
+        "proposition_2": softmax_shifts(KEYS, rows, seed),
         "proposition_1": [{"mean_in_deviations": mean, "entropy": sign_entropy(mean)} for mean in MEANS],
         "quantiles": [
             {
@@ -88,7 +89,7 @@ def softmax_thresholds(lengths: Sequence[int], rows: int, seed: int = 0) -> list
     """
     results: list[dict[str, Any]] = []
     for keys in lengths:
-        weights = _softmax_samples(keys, rows, seed)
+        weights = _softmax(_score_samples(keys, rows, seed))
         threshold = float(np.median(weights))
         first = results[0]["threshold"] if results else threshold
         best, fixed = (binary_entropy(float(np.mean(weights >= tau))) for tau in (threshold, first))
@@ -96,8 +97,41 @@ def softmax_thresholds(lengths: Sequence[int], rows: int, seed: int = 0) -> list
     return results
 
 
-def _softmax_samples(keys: int, rows: int, seed: int) -> Floats:
-    scores = np.random.default_rng([seed, keys]).normal(size=(rows, keys))
+def softmax_shifts(lengths: Sequence[int], rows: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Proposition 2 by simulation: sign(softmax(A) - τ) = sign(A - φ), and what becomes of φ = 0 (Bi-Attention).
+
+    softmax(a) ≥ τ is a ≥ φ with φ(τ, A) = ln τ + logsumexp(A): each row has a φ of its own. At the τ of Theorem 1 the
+    φ of long rows approach 0, the median of the scores. `bits_unequal` counts bits in which both sides differ, all of
+    them scores within a rounding of φ; `percent_unequal_at_0` the bits that one φ = 0 for all rows changes.
+    """
+    results = []
+    for keys in lengths:
+        scores = _score_samples(keys, rows, seed)
+        weights = _softmax(scores)
+        threshold = float(np.median(weights))
+        phi = math.log(threshold) + np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        bits, shifted, fixed = weights >= threshold, scores >= phi, scores >= 0
+        unequal = (bits != shifted) & ~np.isclose(scores, phi, rtol=0, atol=1e-12)
+        results.append(
+            {
+                "keys": keys,
+                "threshold": threshold,
+                "mean_phi": float(phi.mean()),
+                "deviation_of_phi": float(phi.std()),
+                "bits_unequal": int(np.count_nonzero(unequal)),
+                "entropy": binary_entropy(float(np.mean(shifted))),
+                "entropy_at_0": binary_entropy(float(np.mean(fixed))),
+                "percent_unequal_at_0": 100 * float(np.mean(bits != fixed)),
+            }
+        )
+    return results
+
+
+def _score_samples(keys: int, rows: int, seed: int) -> Floats:
+    return np.random.default_rng([seed, keys]).normal(size=(rows, keys))
+
+
+def _softmax(scores: Floats) -> Floats:
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 

@@ -20,7 +20,7 @@ from bibert.nn.functional import Quantized, binarize_rows, bool_, gelu_sign, sig
 CLIP = 2.5  # TernaryBERT and BinaryBERT clip activations here before they quantize
 TERNARY_THRESHOLD = 0.7  # TWN: a value below 0.7 · mean|x| becomes 0
 WEIGHT_GROUPS = 128  # Q-BERT: groups of output rows with a range of their own
-RANGE_MOMENTUM = 0.99  # Q8BERT: moving average of max|x|
+RANGE_MOMENTUM = 0.9999  # Q8BERT: moving average of max|x|
 TINY = 1e-8
 SMALLEST_STEP = 1e-5  # LSQ: a learned step stays positive
 RANK_GUARD = 1e-9
@@ -157,7 +157,7 @@ class Calibrated(nn.Module):
 
 
 class EmaSymmetric(Calibrated):
-    """Q8BERT's activations: `symmetric` with a moving average of the range, gathered in training."""
+    """Q8BERT's activations: `symmetric` with a moving average of the range; the gradient passes outside it too."""
 
     range: Tensor
 
@@ -175,7 +175,7 @@ class EmaSymmetric(Calibrated):
             self.range.copy_(seen if self.calibrating else torch.lerp(seen, self.range, RANGE_MOMENTUM))
         step = (self.range / self.top).view((1,) * x.dim())
         levels = torch.round(x.detach() / step).clamp(-self.top, self.top)
-        return Quantized(straight_through(x, levels, x.detach().abs() <= self.range), step)
+        return Quantized(straight_through(x, levels), step)
 
     def reset(self) -> None:
         """Set a wide range."""

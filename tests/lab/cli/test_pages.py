@@ -105,12 +105,17 @@ def test_a_report_of_a_file_with_labelled_rows(report, packed_file, rows, tmp_pa
     assert f"{(tmp_path / 'report.html').stat().st_size:,} bytes" in capsys.readouterr().err
     answers = [answer["label"] for answer in load(packed_file).predict(["a fine film", "a dull film", "a film"])]
     right = 100 * sum(map(str.__eq__, answers, LABELS)) / 3
-    assert f"<td>accuracy</td><td>{right:.2f} %</td><td>3 rows of dev.csv</td>" in text
+    assert f'accuracy, 3 rows of dev.csv</small></span><i style="--share: {right:.1f}%">' in text
+    assert "always the same label" in text
+    assert "bag of words<small>" not in text
+    assert "bag of words<small>" in report(warm, rows, "--train", rows)
     assert "gold \\ answer" in text
     scores = load(warm).predict_proba(["a fine film", "a dull film", "a film"])
-    assert f"<td>ece</td><td>{100 * calibration_error(reliability(scores, [1, 0, 1])):.2f} %</td>" in text
+    assert f"is {100 * calibration_error(reliability(scores, [1, 0, 1])):.1f} points" in text
     wrong = [score for answer, gold, score in zip(answers, LABELS, scores.max(axis=1), strict=True) if answer != gold]
-    assert re.findall(r"<td>(\d\.\d{4})</td>", text) == [f"{score:.4f}" for score in sorted(wrong, reverse=True)]
+    assert re.findall(r"(?:posi|nega)tive (\d\.\d{4})<", text) == [
+        f"{score:.4f}" for score in sorted(wrong, reverse=True)
+    ]
     assert wrong
     assert "gold \\ answer" not in report(packed_file)
 

@@ -1,5 +1,7 @@
 """Pages in a real browser: they show what was given, ask nobody for anything, and no token becomes part of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,29 @@ def test_a_page_opens_without_a_complaint_or_a_request_and_fits_the_window(make_
     assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
     titles = page.evaluate("[...document.querySelectorAll('h3')].map((title) => title.textContent)")
     assert titles == 2 * ["full_precision", "baseline", "bibert"]
+
+
+def test_a_fourth_model_stands_in_line_and_every_model_says_its_answer(make_maps, open_page):
+    maps = [replace(one, answer=f"{one.title} 0.9") for one in make_maps(TOKENS)]
+    page = open_page(attention_page([*maps, replace(maps[2], title="another")]))
+    tops = page.evaluate("[...document.querySelectorAll('#models .panel')].map((one) => one.offsetTop)")
+    assert len(tops) == 4
+    assert len(set(tops)) == 1
+    answers = page.evaluate("[...document.querySelectorAll('#models strong')].map((one) => one.textContent)")
+    assert [answer.split()[0] for answer in answers] == ["full_precision", "baseline", "bibert", "bibert"]
+
+
+def test_a_long_token_is_written_whole_where_there_is_room(make_maps, open_page):
+    page = open_page(attention_page(make_maps(("[CLS]", "unputdownable", "[SEP]"))), width=1280)
+    labels = "larges[0].labels - 6 >= larges[0].context.measureText('unputdownable').width"
+    assert page.evaluate(labels)
+
+
+def test_buttons_walk_through_the_heads_without_a_keyboard(make_maps, open_page):
+    page = open_page(attention_page(make_maps(TOKENS)), width=390)
+    page.evaluate("document.querySelector('button[data-down=\"1\"]').click()")
+    page.evaluate("document.querySelector('button[data-right=\"1\"]').click()")
+    assert chosen(page) == "Layer 1, head 1"
 
 
 def test_pointing_at_a_cell_shows_its_tokens_and_the_weight_in_every_model(make_maps, open_page):

@@ -1,4 +1,4 @@
-"""Charts: axes, legends, numbers at bars, and lines and bars that are told apart without colour."""
+"""Charts: axes, names, numbers at bars, titles that say the finding, and what is told apart without colour."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from bibert.lab.look import HEADS
 from bibert.lab.plots.charts import (
     OUR_BAR,
     PAPER_BAR,
+    bands,
     draw_bottlenecks,
     draw_directions,
     draw_entropies,
@@ -48,43 +49,52 @@ def named_axes(figure):
     return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.axison}
 
 
-def test_panels_share_a_legend_and_label_the_lower_axes():
-    values = {"loss": 3.0, "loss_one": 1.0, "loss_two": 2.0, "learning_rate": 0.1}
+def words_in(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_every_panel_has_its_axis_and_the_names_of_its_lines():
+    values = {"loss": 3.0, "loss_one": 1.0, "loss_two": 2.0}
     log = [{"stage": stage, "step": step, **values} for stage in ("first", "second") for step in (1, 2)]
-    figure = draw_losses(log)
-    axes = named_axes(figure)
-    assert [one.get_xlabel() for one in axes.values()] == ["", "step", "step", "step"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
+    axes = named_axes(draw_losses(log))
+    assert [one.get_xlabel() for one in axes.values()] == ["step", "step", "step"]
+    assert words_in(axes["loss"]) == ["first", "second"]
+    first, second = (text.get_position()[1] for text in axes["loss"].texts)
+    assert abs(first - second) > 0.09  # though both lines end at 3
     drawn = axes["loss"].lines
     assert len({line.get_marker() for line in drawn}) == len({line.get_linestyle() for line in drawn}) == 2
 
 
 def test_entropies_are_means_with_a_band_over_the_heads(history):
-    axes = named_axes(draw_entropies({"bibert": (history.steps, history.entropy)}, "step"))["attention weights"]
+    figure = draw_entropies({"bibert": (history.steps, bands(history.entropy))}, "step")
+    axes = named_axes(figure)["attention weights"]
     assert axes.lines[0].get_ydata() == pytest.approx([0.5, 0.5, 0.5])
     assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(0.2)
-    assert axes.get_ylabel() == "entropy, bits"
 
 
 def test_entropies_of_models_go_through_the_layers():
-    heads = dict.fromkeys(HEADS, np.array([[0.2, 0.4], [0.6, 0.8]]))
-    axes = named_axes(draw_entropies({"bibert": (range(2), heads | {"ffn_hidden": np.array([0.1, 0.9])})}, "layer"))
+    heads = dict.fromkeys(HEADS, np.array([[0.2, 0.4], [0.6, 0.8]])) | {"ffn_hidden": np.array([0.1, 0.9])}
+    axes = named_axes(draw_entropies({"bibert": (range(2), bands(heads))}, "layer"))
     assert axes["queries"].lines[0].get_ydata() == pytest.approx([0.3, 0.7])
     assert axes["inside the FFN"].lines[0].get_ydata() == pytest.approx([0.1, 0.9])
 
 
-def test_steps_of_directions_weigh_by_their_number(history):
+def test_a_flat_panel_becomes_a_note_and_the_title_names_the_largest_difference():
+    one = dict.fromkeys([*HEADS, "ffn_hidden"], np.full((2, 3), 0.98))
+    other = one | {"attention": np.zeros((2, 3)), "context": np.full((2, 3), 0.5)}
+    figure = draw_entropies({"bibert": (range(2), bands(one)), "baseline": (range(2), bands(other))}, "layer")
+    assert list(named_axes(figure)) == ["attention weights", "context"]
+    assert figure.get_suptitle().startswith("Attention weights: 0.98 bits in bibert, 0.00 bits in baseline")
+    assert "queries (0.98)" in figure.get_supxlabel()
+
+
+def test_directions_are_the_share_of_what_moved_and_filled_where_the_scheme_asks(history):
     figure = draw_directions({"bibert": history})
-    shares, steps = (
-        [axes for axes in figure.axes if axes.get_ylabel() == label] for label in ("share of elements", "mean step")
-    )
-    assert len(shares) == len(steps) == 4
-    assert shares[0].lines[0].get_ydata() == pytest.approx([0.25, 0.25])
-    assert steps[0].lines[0].get_ydata() == pytest.approx([0.3, 0.3])  # of the heads that moved
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "bibert, towards the teacher",
-        "bibert, away",
-    ]
+    [axes] = figure.axes
+    assert words_in(axes) == ["bibert 67 %"] * 4  # 0.5 of the elements towards, 0.25 away
+    dots = axes.collections[1::2]
+    assert [len(dot.get_facecolor()) for dot in dots] == [0, 1, 1, 1]  # the scores are not distilled
+    assert "67 % in bibert" in figure.get_suptitle()
 
 
 def test_losses_and_metrics_are_those_of_the_log():
@@ -100,19 +110,21 @@ def test_losses_and_metrics_are_those_of_the_log():
         {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.75, "eval_dev_samples_per_second": 3.0},
         {"stage": "dmd", "step": 4, "eval_dev_accuracy": 0.5},  # the best model, scored again at the end
     ]
-    assert list(named_axes(draw_losses(log))) == ["loss", "prediction", "learning rate"]
+    assert list(named_axes(draw_losses(log))) == ["loss", "prediction"]
     axes = named_axes(draw_metrics(log))
-    assert list(axes) == ["dev_accuracy"]
-    assert axes["dev_accuracy"].lines[0].get_ydata() == pytest.approx([50, 75])
+    assert list(axes) == ["dev accuracy, percent"]
+    assert axes["dev accuracy, percent"].lines[0].get_ydata() == pytest.approx([50, 75])
 
 
 def test_the_figure_of_the_theorems_has_the_scores_of_models():
     shares = {"a model": np.stack([score_probabilities(16)] * 2)}
     figure = draw_theory(statements(shares, samples=10, rows=8, seed=0), shares)
-    axes = named_axes(figure)["Theorem 2: scores of 16 bits"]
-    computed, _gaussian, model = axes.lines
-    assert model.get_ydata() == pytest.approx(computed.get_ydata())
-    assert "a model" in [text.get_text() for text in figure.legends[0].get_texts()]
+    axes = named_axes(figure)["Theorem 2: scores of 16 bits, share"]
+    _gaussian, model = axes.lines
+    assert model.get_ydata() == pytest.approx([bar.get_height() for bar in axes.patches])
+    assert "a model" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert len(named_axes(figure)) == 6
+    assert "60 % in a model, 60 % of random bits" in figure.get_suptitle()
 
 
 def drawn():
@@ -147,7 +159,7 @@ def test_ours_and_the_papers_differ_without_colour():
     assert "hatch" in PAPER_BAR
     assert "hatch" not in OUR_BAR
     lightness = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), to_rgb(OUR_BAR["facecolor"]), strict=True))
-    assert 0.5 < lightness < 0.8  # neither the paper's white, nor too dark for a black whisker
+    assert 0.5 < lightness < 0.8  # neither the paper's empty, nor too dark for a dark whisker
 
 
 def test_nothing_to_draw_is_refused():
@@ -157,7 +169,13 @@ def test_nothing_to_draw_is_refused():
 
 def test_reliability_is_accuracy_by_score_beside_the_diagonal_and_the_rows():
     drawn = named_axes(draw_reliability([Bin(0.4, 3, 0.45, 0.5), Bin(0.8, 9, 0.85, 0.7)]))
-    model, diagonal = drawn["Reliability"].lines
-    assert model.get_xydata().tolist() == [[0.45, 0.5], [0.85, 0.7]]
-    assert diagonal.get_xydata().tolist() == [[0.4, 0.4], [1, 1]]
-    assert [(bar.get_x(), bar.get_height()) for bar in drawn["Rows by score"].patches] == [(0.4, 3), (0.8, 9)]
+    accuracy, rows = drawn["accuracy of rows with this score"], drawn["rows with this score"]
+    assert accuracy.lines[0].get_xydata().tolist() == [[0.4, 0.4], [1, 1]]
+    assert accuracy.collections[0].get_offsets().tolist() == [[0.45, 0.5], [0.85, 0.7]]
+    assert [(bar.get_x(), bar.get_height()) for bar in rows.patches] == [(0.4, 3), (0.8, 9)]
+
+
+def test_a_title_says_whether_scores_can_be_trusted():
+    assert "too sure: 75.0 %" in draw_reliability([Bin(0.7, 4, 0.75, 0.5)]).get_suptitle()
+    assert "too modest" in draw_reliability([Bin(0.7, 4, 0.75, 1.0)]).get_suptitle()
+    assert "trustworthy" in draw_reliability([Bin(0.7, 4, 0.75, 0.755)]).get_suptitle()

@@ -1,4 +1,4 @@
-"""`bibert analyze ...`: the paper's analysis as commands. `cost` is in `schemes`, pages are in `pages`."""
+"""`bibert analyze ...`: the paper's analysis as commands. `cost` and the pages have files of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,14 +13,14 @@ from bibert.cli.options import Json, option, require_torch, with_option_groups
 from bibert.data.glue import TASKS
 from bibert.errors import DataError, did_you_mean
 from bibert.lab.attention import score_shares
+from bibert.lab.cli.cost import cost
 from bibert.lab.cli.options import FigureFile, HeadOptions, TextOptions, load_subjects, save_drawn
 from bibert.lab.cli.pages import attention, report
 from bibert.lab.cli.rows import number, plain_table, print_rows, word
-from bibert.lab.cli.schemes import cost
 from bibert.lab.direction import mean_margin
 from bibert.lab.look import HEADS, SITES, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
-from bibert.lab.plots.charts import draw_bottlenecks, draw_directions, draw_entropies, draw_theory
+from bibert.lab.plots.charts import bands, draw_bottlenecks, draw_directions, draw_entropies, draw_theory
 from bibert.lab.record import load_history
 from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
 from bibert.lab.theory import statements
@@ -111,7 +111,7 @@ def entropy(
         if not run.entropy:
             raise DataError(f"{title}: its activations have several bits, so no entropy was logged; leave it out")
     runs = one.of(runs)
-    save_drawn(output, draw_entropies, {title: (run.steps, run.entropy) for title, run in runs.items()}, "step")
+    save_drawn(output, draw_entropies, {title: (run.steps, bands(run.entropy)) for title, run in runs.items()}, "step")
     if json:
         print_json({title: {"steps": run.steps, "entropy": _as_lists(run.entropy)} for title, run in runs.items()})
         return
@@ -126,7 +126,7 @@ def entropy(
 
 def _entropy_of_models(paths: Sequence[str], rows: list[Text], site: str, output: Path | None, json: bool) -> None:
     found = {title: entropies(subject.insides(rows)) for title, subject in load_subjects(paths).items()}
-    layers = {title: (range(len(tables["query"])), tables) for title, tables in found.items()}
+    layers = {title: (range(len(tables["query"])), bands(tables)) for title, tables in found.items()}
     save_drawn(output, draw_entropies, layers, "layer")
     if json:
         print_json({title: rounded(tables) for title, tables in found.items()})

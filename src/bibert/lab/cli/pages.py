@@ -1,11 +1,13 @@
 """`bibert analyze attention`, `bibert analyze report` and `bibert card`: pages, figures of attention, model cards."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +16,7 @@ from bibert.cli.options import EvaluationOptions, ModelName, option, require_tor
 from bibert.data import MAX_LENGTH
 from bibert.data.examples import Split
 from bibert.data.glue import get_task
-from bibert.data.metrics import calibration_error, confusion, reliability, score
+from bibert.data.metrics import calibration_error, confusion, reliability, score, score_answers
 from bibert.errors import BibertError, DataError, require_extra
 from bibert.lab.attention import attention_map, attention_maps
 from bibert.lab.cli.options import TextOptions, load_subjects
@@ -108,11 +110,14 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")],
     data: EvaluationOptions,
     texts: TextOptions,
+    train: Annotated[
+        Path | None, option("Training rows, for a bag of words to compare with; --task has its own.")
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page: results, curves, data, recipe, entropy, direction, attention and cost.
 
-    Labelled rows, or --task, add a score, the confusion matrix, reliability and the worst mistakes with their texts;
-    rows or texts add entropies and attention.
+    Labelled rows, or --task, add scores beside baselines without a network, the confusion matrix, reliability and the
+    worst mistakes with their texts; rows or texts add entropies and attention.
 
     Example: bibert analyze report --model runs/student dev.csv -o report.html
     """
@@ -123,11 +128,11 @@ def report(
     from bibert.lab.pages.report import report_page
 
     record = load_record(model)
-    page = report_page(record, _findings(record, data, texts.load()))
+    page = report_page(record, _findings(record, data, texts.load(), train))
     say(f"{save_page(page, output)}: written, {output.stat().st_size:,} bytes")
 
 
-def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Findings":
+def _findings(record: Record, data: EvaluationOptions, texts: list[Text], train: Path | None) -> "Findings":
     """Measure whatever the model, the rows and the texts allow."""
     from bibert.lab.pages.report import Findings
 
@@ -153,13 +158,36 @@ def _findings(record: Record, data: EvaluationOptions, texts: list[Text]) -> "Fi
         return found
     probabilities = softmax(logits, record.temperature)
     bins = reliability(probabilities, rows.labels)
+    training = _training_rows(data, train, rows, tuple(record.labels))
     return replace(
         found,
         confusion=confusion(logits, rows.labels),
         reliability=bins,
         mistakes=worst_mistakes(rows, probabilities, record.labels),
         scores={**found.scores, "ece": calibration_error(bins)},
+        baselines=_baselines(rows, training, evaluation.metrics),
     )
+
+
+def _training_rows(data: EvaluationOptions, train: Path | None, rows: Split, labels: tuple[str, ...]) -> Split | None:
+    """The rows of --train, or those beside the dev set of a task."""
+    from bibert.data.glue import TRAIN_FILE, load_glue
+    from bibert.data.tables import load_split
+
+    if train is not None:
+        return load_split(train, data.columns, labels)
+    has_own = data.task is not None and Path(rows.origin).with_name(TRAIN_FILE).is_file()
+    return load_glue(data.task, data.data).train if has_own and data.task and data.data else None
+
+
+def _baselines(rows: Split, train: Split | None, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What needs no network: the most frequent label, and a bag of words where there are rows to train it on."""
+    answers: dict[str, Any] = {"always the same label": Counter(rows.labels).most_common(1)[0][:1] * len(rows)}
+    if train is not None and find_spec("sklearn") is not None:
+        from bibert.training.floor import bag_of_words
+
+        answers["bag of words"] = bag_of_words(train).predict(rows.joined_texts)
+    return {who: score_answers(one, rows.labels, metrics) for who, one in answers.items()}
 
 
 def _logits(model: Path, rows: Split, tokens: int) -> Floats:

@@ -52,11 +52,7 @@ def attention_page(maps: Sequence[AttentionMap], layer: int = 0, head: int = 0) 
     require_head(maps[0].title, maps[0].weights.shape, layer, head)
     tokens = maps[0].tokens
     facts = [("tokens", str(len(tokens)))]
-    for one in maps:
-        layers, heads = one.weights.shape[:2]
-        scheme = "" if one.scheme == one.title else f"{one.scheme}, "
-        kind = "bits" if one.is_bits else "weights"
-        facts.append((one.title, f"{scheme}{layers} layers × {heads} heads, {kind}"))
+    facts += [(one.title, one.scheme) for one in maps if one.scheme != one.title]
     data = {"tokens": tokens, "layer": layer, "head": head, "models": [_as_json(one) for one in maps]}
     return render("attention.html.jinja", title="Attention", subtitle=" ".join(tokens), facts=facts, data=data)
 
@@ -65,6 +61,7 @@ def _as_json(one: AttentionMap) -> dict[str, Any]:
     levels = np.packbits(one.weights != 0) if one.is_bits else np.round(LEVELS * one.scaled).astype(np.uint8)
     return {
         "title": one.title,
+        "answer": one.answer,
         "layers": one.weights.shape[0],
         "heads": one.weights.shape[1],
         "isBits": one.is_bits,

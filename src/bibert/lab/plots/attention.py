@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from bibert.lab.attention import AttentionMap
 from bibert.lab.look import Floats, require_head
-from bibert.lab.plots.style import COLOURS, SETTINGS, styled
+from bibert.lab.plots.style import COLOURS, SETTINGS, styled, titled
 
 WIDTH = 7.6  # inches: the text width of a one-column paper
 # From white to nearly black through one blue: lightness falls monotonically, so grey print keeps the order.
@@ -46,18 +46,17 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
     for axes, one, matrix in zip(panels, maps, matrices, strict=True):
         _draw_lines(axes, one, matrix)
     cut = f", the first {MOST_TOKENS} of {len(tokens)} tokens" if len(tokens) > MOST_TOKENS else ""
-    figure.suptitle(f"layer {layer}, head {head}{cut}: from queries (left) to keys (right)", fontsize="medium")
     of_weights = "weights: the darker and thicker, the larger, up to the largest of the head"
-    figure.supxlabel("\n".join(_legend(maps, of_weights, "bits: a line is a 1")), fontsize="small")
-    return figure
+    words = f"layer {layer}, head {head}{cut}: from queries (left) to keys (right)"
+    return titled(figure, words, "\n".join(_legend(maps, of_weights, "bits: a line is a 1")))
 
 
 @styled()
-def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None) -> Figure:
+def draw_model_view(maps: Sequence[AttentionMap], layers: Sequence[int] | None = None, width: float = WIDTH) -> Figure:
     """All heads of every model, one model below another: a small image of the T x T weights of each head."""
     shown = [list(range(len(one.weights)) if layers is None else layers) for one in maps]
-    heights = [WIDTH * len(rows) / one.weights.shape[1] + 0.55 for one, rows in zip(maps, shown, strict=True)]
-    figure = Figure((WIDTH, sum(heights) + 0.75), layout="constrained")
+    heights = [width * len(rows) / one.weights.shape[1] + 0.55 for one, rows in zip(maps, shown, strict=True)]
+    figure = Figure((width, sum(heights) + 0.75), layout="constrained")
     panels = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, one, rows in zip(panels, maps, shown, strict=True):
         _draw_heads(axes, one, rows)
@@ -87,7 +86,7 @@ def _draw_lines(axes: Axes, one: AttentionMap, matrix: Floats) -> None:
     for place, token in enumerate(one.tokens[: len(matrix)]):
         for x, side in ((-0.03, "right"), (1.03, "left")):
             axes.text(x, place, _drawable(token), ha=side, va="center", fontsize="small", parse_math=False)
-    axes.set_title(_drawable(one.title, 40), fontsize="medium", parse_math=False)
+    axes.set_title(_drawable(one.title, 40), fontsize="medium", loc="center", parse_math=False)
     axes.set_xlim(-0.75, 1.75)
     axes.set_ylim(len(matrix) - 0.5, -0.5)
     axes.axis("off")
@@ -111,6 +110,7 @@ def _draw_heads(axes: Axes, one: AttentionMap, layers: Sequence[int]) -> None:
     axes.set_xticks([gap + size / 2 - 0.5 + step * head for head in range(heads)], map(str, range(heads)))
     axes.set_yticks([gap + size / 2 - 0.5 + step * row for row in range(len(layers))], map(str, layers))
     axes.tick_params(length=0, labelsize="small")
+    axes.grid(visible=False)
     axes.set_xlabel("head", fontsize="small")
     axes.set_ylabel("layer", fontsize="small")
     axes.spines[:].set_visible(False)

@@ -5,7 +5,8 @@
 const MOST_LINES = 32;      // tokens up to which a head is also shown as lines
 const SMALLEST_LABEL = 9;   // pixels of a cell with room for its token
 const LABELS = 18;          // pixels beside the small images, for layer and head numbers
-const HINT = "Rows are queries, columns keys. Point at a cell for its tokens and its weight in every model.";
+const POINT = matchMedia("(pointer: coarse)").matches ? "Tap a cell, or slide over them," : "Point at a cell";
+const HINT = `Rows are queries, columns keys. ${POINT} for its tokens and its weight in every model.`;
 
 // All heads of a model, small.
 
@@ -14,6 +15,9 @@ class Overview {
     this.model = model;
     const panel = element("div", parent, "panel");
     element("h3", panel).textContent = model.title;
+    const kind = element("p", panel, "note");
+    if (model.answer) element("strong", kind).textContent = `${model.answer} · `;
+    kind.append(`${model.layers} layers × ${model.heads} heads, ${model.isBits ? "bits" : "weights"}`);
     this.frame = element("div", panel, "frame");
     this.canvas = element("canvas", this.frame);
     this.canvas.tabIndex = 0;
@@ -109,7 +113,8 @@ class Large {
   draw() {
     const width = this.frame.clientWidth;
     const context = sized(this.canvas, width, 0);
-    const widest = Math.min(80, Math.max(...tokens.map((token) => context.measureText(token).width)) + 6);
+    context.font = "12px system-ui, sans-serif";
+    const widest = Math.min(0.3 * width, Math.max(...tokens.map((token) => context.measureText(token).width)) + 8);
     this.labels = (width - widest) / T >= SMALLEST_LABEL ? widest : 0;
     this.cell = (width - this.labels) / T;
     this.context = sized(this.canvas, width, width);
@@ -197,7 +202,8 @@ class Lines {
 
   paint() {
     const { context, width, step } = this;
-    const room = Math.min(110, width / 3);
+    context.font = "12px system-ui, sans-serif";
+    const room = Math.min(0.38 * width, Math.max(...tokens.map((token) => context.measureText(token).width)) + 12);
     const levels = headOf(this.large.model, chosen.layer, chosen.head);
     context.clearRect(0, 0, width, step * T);
     if (!this.large.exists) return;
@@ -289,6 +295,10 @@ function drawAll() {
   choose(chosen.layer, chosen.head);
 }
 
+for (const button of document.querySelectorAll("button[data-down]")) {
+  const { down, right } = button.dataset;
+  button.addEventListener("click", () => choose(chosen.layer + Number(down), chosen.head + Number(right)));
+}
 for (const model of models) model.bytes = levelsOf(model);
 const panels = document.getElementById("models");
 const overviews = models.map((model) => new Overview(model, panels));
