@@ -56,6 +56,7 @@ PACKAGES_OF_EXTRA = {
     "data": ("pyarrow",),
     "tensorboard": ("tensorboard",),
     "plot": ("matplotlib", "jinja2"),
+    "serve": ("granian", "prometheus_client", "pydantic"),
 }
 
 
