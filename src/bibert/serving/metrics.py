@@ -1,6 +1,7 @@
 """The metrics of a server, with the names of TEI; prometheus_client ends those of counters in `_total`."""
 
 import os
+from functools import partial
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -26,10 +27,10 @@ class Metrics:
         self.tokens = Counter("te_request_tokens", "Tokens read.", by_model, registry=own)
         self.reloads = Gauge("te_model_reloads", "New files loaded.", by_model, registry=own, multiprocess_mode="max")
         self.queue = Gauge("te_queue_size", "Texts waiting.", by_model, registry=own, multiprocess_mode="livesum")
-        timed = {"labelnames": by_model, "registry": own, "buckets": SECONDS}
-        self.total = Histogram("te_request_duration", "Seconds from admission to answer.", **timed)
-        self.queued = Histogram("te_request_queue_duration", "Seconds in the queue.", **timed)
-        self.computing = Histogram("te_request_inference_duration", "Seconds of computing.", **timed)
+        timed = partial(Histogram, labelnames=by_model, registry=own, buckets=SECONDS)
+        self.total = timed("te_request_duration", "Seconds from admission to answer.")
+        self.queued = timed("te_request_queue_duration", "Seconds in the queue.")
+        self.computing = timed("te_request_inference_duration", "Seconds of computing.")
         self.batches = Histogram("te_batch_next_size", "Texts of a batch.", by_model, registry=own, buckets=ROWS)
 
     def answered(self, model: str, method: str, entry: Entry[Outcome], tokens: int) -> None:

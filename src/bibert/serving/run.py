@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import resource
+import socket
 import tempfile
 from collections.abc import Mapping
 from functools import partial
@@ -37,6 +38,8 @@ def serve(settings: Settings, places: Mapping[str, str]) -> None:
     """Serve models, by name, until SIGTERM or Ctrl-C; a model that cannot be loaded is an error before that."""
     for name, place in places.items():
         ServedModel(name, place)  # raises what is wrong with it; workers load their own
+    # Two servers could share a port without noticing it: granian listens with SO_REUSEPORT.
+    socket.create_server((settings.host, settings.port)).close()
     _raise_file_limit()
     with _shared_metrics(settings.workers):
         Granian(

@@ -59,8 +59,9 @@ class Settings:
 
     @property
     def threads_of_a_model(self) -> int:
-        """The threads, counted."""
-        return self.threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else self.threads or 1
+        """`threads`, or one per CPU that this process may use."""
+        allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        return self.threads or len(allowed)
 
 
 def named(models: list[str]) -> dict[str, str]:
@@ -71,9 +72,7 @@ def named(models: list[str]) -> dict[str, str]:
         if not equals:
             name, place = re.split(r"[/\\]", word.partition("@")[0].rstrip("/"))[-1].removesuffix(".bibert"), word
         if not _NAME.fullmatch(name) or not place:
-            raise BibertError(
-                f"{word!r}: {name!r} cannot be part of an address; give it a name: NAME={place or 'FILE'}"
-            )
+            raise BibertError(f"{word!r}: {name!r} cannot be part of an address; write NAME={place or 'FILE'}")
         if name in found:
             raise BibertError(f"two models are called {name!r}: {found[name]} and {place}; rename one: NAME={place}")
         found[name] = place
