@@ -10,7 +10,7 @@ import pytest
 from bibert.lab.attention import AttentionMap
 
 # With import mode `importlib` tests cannot import their neighbours by name.
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "benchmarks")]
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -66,7 +66,7 @@ function showAnswer(name, answer) {
   const isValue = answer.value.length === 1;  // a regression
   for (const { label, score } of answer.value.slice(0, SHOWN)) {
     const row = make("li", scores);
-    if (!isValue) make("i", row).style.width = percent(score);
+    if (!isValue) make("i", row).style.width = `${100 * score}%`;
     make("span", row, label);
     make("span", row, isValue ? score.toFixed(3) : percent(score));
   }
