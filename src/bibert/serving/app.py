@@ -22,12 +22,12 @@ from bibert.errors import BibertError, EngineError
 from bibert.runtime.text import Text
 from bibert.serving.batching import Batcher, Entry, QueueFullError
 from bibert.serving.http import (
-    ClientGoneError,
     Receive,
     RefusalError,
     Reply,
     Scope,
     Send,
+    client_gone,
     header,
     json_reply,
     read_json,
@@ -121,9 +121,6 @@ class App:
         except RefusalError as refusal:
             self.metrics.failures.labels(refusal.kind).inc()
             reply = refusal.reply
-        except ClientGoneError:
-            self.metrics.failures.labels("gone").inc()
-            return None
         except Exception as error:  # noqa: BLE001, a bug of ours; its message may quote a text, so it is not logged
             _log_bug(error)
             self.metrics.failures.labels("internal").inc()
@@ -324,7 +321,7 @@ class App:
             if not entry.future.done() and (is_gone or not entry.started):
                 batcher.withdraw(entry)
                 if is_gone:
-                    raise ClientGoneError
+                    raise client_gone()
                 problem = f"waited for {deadline:g} s, the longest that a request may wait"
                 raise RefusalError(503, "overloaded", problem, retry_after="1")
             await asyncio.wait({entry.future})

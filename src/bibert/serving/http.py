@@ -17,10 +17,6 @@ JSON = "application/json"
 ALWAYS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 
-class ClientGoneError(Exception):
-    """Nobody waits for the answer any more."""
-
-
 @dataclass(frozen=True)
 class Reply:
     """A status with a body."""
@@ -82,13 +78,18 @@ async def _read(receive: Receive, most_bytes: int) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ClientGoneError
+            raise client_gone()
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most_bytes:
             raise _too_large(most_bytes)
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+def client_gone() -> RefusalError:
+    """The client closed the connection, or broke HTTP in its body; perhaps it still reads an answer."""
+    return RefusalError(400, "gone", "the request was not completed", connection="close")
 
 
 def _too_large(most_bytes: int) -> RefusalError:
