@@ -23,7 +23,7 @@ def test_names_that_repeat_or_cannot_be_part_of_an_address_are_refused(words):
 
 
 def test_the_largest_request_must_fit_into_the_queue():
-    with pytest.raises(BibertError, match="64.*32.*--max-queue"):
+    with pytest.raises(BibertError, match=r"64.*32.*--max-queue"):
         Settings(max_client_batch=64, max_queue=32)
 
 

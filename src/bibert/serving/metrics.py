@@ -9,8 +9,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from bibert.serving.batching import Entry
 from bibert.serving.served import Outcome
+from bibert.serving.settings import SHARED_METRICS
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # of several workers; prometheus_client reads it when it is imported
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -44,7 +44,7 @@ class Metrics:
     def text(self) -> bytes:
         """All of them in Prometheus' format, of all workers if there are several."""
         registry = self._registry
-        if os.environ.get(SHARED):
+        if os.environ.get(SHARED_METRICS):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)

@@ -15,9 +15,8 @@ from granian.constants import Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from bibert.serving.metrics import SHARED
 from bibert.serving.served import ServedModel
-from bibert.serving.settings import Settings
+from bibert.serving.settings import SHARED_METRICS, Settings
 
 MOST_HEADER_BYTES = 64 * 1024
 CONNECTIONS = 16_384  # of a worker, most of them idle
@@ -83,5 +82,5 @@ def _shared_metrics(workers: int) -> Any:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="bibert-metrics-") as folder:
-        os.environ[SHARED] = folder
+        os.environ[SHARED_METRICS] = folder
         yield

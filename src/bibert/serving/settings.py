@@ -9,6 +9,7 @@ import typer
 
 from bibert.errors import BibertError
 
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # of several workers; prometheus_client reads it when it is imported
 _NAME = re.compile(r"[\w.-]+", re.ASCII)  # part of a path, without escapes
 
 
