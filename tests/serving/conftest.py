@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,6 +97,13 @@ def started(folder, *words, environment=()):
 def start(tmp_path):
     """A function that starts a server, as a context."""
     return lambda *words, **more: started(tmp_path, *words, **more)
+
+
+@pytest.fixture
+def connect():
+    """A function that opens a connection to a server; all are closed at the end."""
+    with ExitStack() as opened:
+        yield lambda server: opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS))
 
 
 @pytest.fixture(scope="module")

@@ -122,8 +122,7 @@ def test_replies_tell_the_browser_to_keep_and_guess_nothing_and_allow_no_other_s
 
 BATCH = [["x"]] * 33
 DEEP = b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-BAD = {
-    # name: (method, path, body, headers, status, error_type)
+BAD = {  # each with method, path, body, headers, and the status and error_type of the reply
     "no body": ("POST", "/predict", b"", {}, 400, "validation"),
     "not JSON": ("POST", "/predict", b"hello", {}, 400, "validation"),
     "half of JSON": ("POST", "/predict", b'{"inputs": "a', {}, 400, "validation"),

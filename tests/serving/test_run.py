@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -84,11 +83,11 @@ def test_a_request_that_waits_beyond_the_deadline_is_refused_and_never_computed(
         assert server.metric("te_batch_next_size_sum") == 32 * (len(replies) - len(refused))
 
 
-def test_clients_that_leave_are_dropped_from_the_queue(start):
+def test_clients_that_leave_are_dropped_from_the_queue(start, connect):
     body = json.dumps({"inputs": [["word and word " * 64]] * 32}).encode()
     request = HEAD.replace(b"100", str(len(body)).encode()) + b"\r\n" + body
     with start("sentiment_4", "--threads", "1", "--max-queue", "100000") as server:
-        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
+        clients = [connect(server) for _ in range(100)]
         for client in clients:
             client.sendall(request)
         eventually(lambda: server.metric('te_queue_size{model="sentiment_4"}') > 0)
@@ -100,10 +99,10 @@ def test_clients_that_leave_are_dropped_from_the_queue(start):
         assert server.predict("good")[0] == 200
 
 
-def test_slow_headers_are_closed_and_slow_bodies_get_408(start, packed_file):
+def test_slow_headers_are_closed_and_slow_bodies_get_408(start, connect, packed_file):
     with start(packed_file, "--client-seconds", "1") as server:
-        half_headers = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(20)]
-        half_bodies = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(20)]
+        half_headers = [connect(server) for _ in range(20)]
+        half_bodies = [connect(server) for _ in range(20)]
         for client in half_headers:
             client.sendall(HEAD)
         for client in half_bodies:
@@ -111,29 +110,27 @@ def test_slow_headers_are_closed_and_slow_bodies_get_408(start, packed_file):
         assert server.predict("good")[0] == 200
         for client in half_headers:
             assert client.recv(100)[9:12] in (b"", b"408")
-            client.close()
         for client in half_bodies:
             assert client.recv(100).startswith(b"HTTP/1.1 408")
-            client.close()
 
 
-def test_a_body_without_a_length_is_cut_off_at_the_limit(start, packed_file):
+def test_a_body_without_a_length_is_cut_off_at_the_limit(start, connect, packed_file):
     head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with start(packed_file, "--max-body", "1024") as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
-            client.sendall(head + b"400\r\n" + b"a" * 1024 + b"\r\n" + b"400\r\n" + b"a" * 1024 + b"\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 413")
+        client = connect(server)
+        client.sendall(head + b"400\r\n" + b"a" * 1024 + b"\r\n" + b"400\r\n" + b"a" * 1024 + b"\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 413")
         assert server.predict("good")[0] == 200
 
 
-def test_sigterm_under_load_answers_what_was_accepted_and_ends_with_0(start):
+def test_sigterm_under_load_answers_what_was_accepted_and_ends_with_0(start, connect):
     body = json.dumps({"inputs": [["word and word " * 64]] * 32}).encode()
     request = HEAD.replace(b"100", str(len(body)).encode()) + b"\r\n" + body
     with start("sentiment_4", "--max-queue", "10000") as server:
-        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(50)]
+        slow = [connect(server) for _ in range(50)]
         for client in slow:
             client.sendall(HEAD)
-        clients = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(12)]
+        clients = [connect(server) for _ in range(12)]
         for client in clients:
             client.sendall(request)
         eventually(lambda: server.metric('te_request_count_total{method="batch"') == len(clients))
