@@ -53,7 +53,7 @@ def test_the_page_opens_without_a_complaint_fits_and_asks_its_own_server_only(se
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.requests
     assert all(address.startswith(server.url) for address in page.requests)
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\\\d+/g).map(Number)[0]")
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
     assert (colour < 128) == dark
 
 
