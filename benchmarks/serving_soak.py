@@ -15,26 +15,22 @@ import random
 import re
 import resource
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from serving_client import HEAD, MODEL, Client, crowd, percentile, sentence, served
 
 from bibert import machine
 from bibert.models import find_file
 from bibert.runtime.classifier import load
 
 RESULTS = Path(__file__).parent / "results" / "serving_soak.json"
-MODEL = "sst2"
-WORDS = ["a", "the", "film", "plot", "witty", "dull", "gorgeous", "slow", "never", "always", "funny", "and", "but", "with", "without", "of", "heart", "mind"]
-HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 SLOW = {  # what a slow client sends at first, and then byte by byte
     "idle": (b"", b""),
     "half a header": (HEAD, b""),
@@ -49,109 +45,6 @@ LONG = {
     "spaces": " ",
     "emoji": "\U0001f600",
 }
-
-
-def sentence(number: int, most: int = 60) -> str:
-    """A text of its own for every number, of 1 to `most` words."""
-    draw = random.Random(number)
-    return f"{' '.join(draw.choices(WORDS, k=draw.randint(1, most)))} {number}"
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value below which a share of the values lies, in milliseconds."""
-    return round(1000 * sorted(values)[min(len(values) - 1, int(share * len(values)))], 2) if values else 0.0
-
-
-@dataclass
-class Server:
-    """A server in a process of its own."""
-
-    port: int
-    process: asyncio.subprocess.Process
-    key: str = ""
-
-    def resident_mb(self) -> float:
-        """Memory of the worker."""
-        status = Path(f"/proc/{self.workers()[0]}/status").read_text("ascii")
-        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
-
-    def workers(self) -> list[int]:
-        """The processes that answer."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(word) for word in path.read_text("ascii").split()]
-
-
-@contextlib.asynccontextmanager
-async def served(*words: str, prepare: Callable[[], None] | None = None) -> AsyncIterator[Server]:
-    """Start a server, wait for its health, and end it."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "bibert", "serve", *(words or (MODEL,)), "--port", str(port)]
-    process = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL, preexec_fn=prepare)
-    server = Server(port, process)
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError):
-                await Client(server).get("/health")
-                break
-            await asyncio.sleep(0.05)
-        yield server
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-
-
-@dataclass
-class Client:
-    """One connection, kept open between requests."""
-
-    server: Server
-    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = field(default=None)
-
-    async def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a GET."""
-        return await self._ask(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-
-    async def predict(self, inputs: Any, path: str = "/predict", key: str = "") -> tuple[int, bytes]:
-        """Status and body of a prediction."""
-        body = json.dumps({"inputs": inputs}).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        return await self._ask(
-            head.encode() + (f"Authorization: Bearer {key}\r\n" if key else "").encode() + b"\r\n" + body
-        )
-
-    async def _ask(self, raw: bytes) -> tuple[int, bytes]:
-        try:
-            if self.streams is None:
-                self.streams = await asyncio.open_connection("127.0.0.1", self.server.port)
-            reader, writer = self.streams
-            writer.write(raw)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"content-length: (\d+)", head)
-            return int(head.split()[1]), await reader.readexactly(int(length[1]) if length else 0)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Drop the connection."""
-        if self.streams is not None:
-            self.streams[1].close()
-            self.streams = None
-
-
-async def crowd(clients: int, count: int, work: Callable[[Client, int], Awaitable[None]], server: Server) -> None:
-    """Let clients share `count` pieces of work."""
-    numbers = iter(range(count))
-
-    async def one() -> None:
-        client = Client(server)
-        for number in numbers:
-            await work(client, number)
-        client.close()
-
-    await asyncio.gather(*(one() for _ in range(clients)))
 
 
 async def s1_steady_load(share: float) -> dict[str, Any]:

@@ -121,6 +121,8 @@ class App:
         except RefusalError as refusal:
             self.metrics.failures.labels(refusal.kind).inc()
             reply = refusal.reply
+        except MemoryError:
+            reply = _no_memory().reply
         except Exception as error:  # noqa: BLE001, a bug of ours; its message may quote a text, so it is not logged
             _log_bug(error)
             self.metrics.failures.labels("internal").inc()
@@ -353,11 +355,15 @@ def _raise_as_refusal(error: BaseException | None) -> None:
         case EngineError():
             raise RefusalError(422, "tokenizer", str(error))
         case MemoryError():
-            raise RefusalError(429, "overloaded", "no memory is left for this request", retry_after="1")
+            raise _no_memory()
         case BibertError():
             raise RefusalError(424, "backend", str(error))
     _log_bug(error)
     raise RefusalError(424, "backend", "the model failed; the log of the server says where")
+
+
+def _no_memory() -> RefusalError:
+    return RefusalError(429, "overloaded", "no memory is left for this request", retry_after="1")
 
 
 def _log_bug(error: BaseException) -> None:

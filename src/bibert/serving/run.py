@@ -1,6 +1,7 @@
 """Starting a server: granian listens, watches its workers and restarts one that dies; each worker has an `App`."""
 
 import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -20,6 +21,7 @@ from bibert.serving.settings import SHARED_METRICS, Settings
 
 MOST_HEADER_BYTES = 64 * 1024
 CONNECTIONS = 16_384  # of a worker, most of them idle
+M_ARENA_MAX, ARENAS = -8, 2  # of mallopt(3); by default each thread may keep 64 MB
 LOG = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -64,6 +66,8 @@ def serve(settings: Settings, places: Mapping[str, str]) -> None:
 def _application(settings: Settings, places: Mapping[str, str]) -> Any:
     from bibert.serving.app import App
 
+    with contextlib.suppress(OSError, AttributeError):  # glibc only: threads share memory instead of keeping their own
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
     logging.getLogger("bibert").setLevel(logging.INFO)
     return App(settings, places)
 
