@@ -19,7 +19,6 @@ from granian.log import LogLevels
 from bibert.serving.served import ServedModel
 from bibert.serving.settings import SHARED_METRICS, Settings
 
-MOST_HEADER_BYTES = 64 * 1024
 CONNECTIONS = 16_384  # of a worker, most of them idle
 M_ARENA_MAX, ARENAS = -8, 2  # of mallopt(3); by default each thread may keep 64 MB
 LOG = {
@@ -52,9 +51,7 @@ def serve(settings: Settings, places: Mapping[str, str]) -> None:
             websockets=False,
             backlog=4096,
             backpressure=CONNECTIONS,
-            http1_settings=HTTP1Settings(
-                header_read_timeout=1000 * settings.client_seconds, max_buffer_size=MOST_HEADER_BYTES
-            ),
+            http1_settings=HTTP1Settings(header_read_timeout=1000 * settings.client_seconds),
             log_dictconfig=LOG,
             log_level=LogLevels.warning,
             log_access=settings.log_requests,
