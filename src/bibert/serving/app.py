@@ -256,6 +256,7 @@ class App:
         """The description of all this."""
         document = json.loads(OPENAPI.read_text(encoding="utf-8"))
         document["info"]["version"] = bibert.__version__
+        document["components"]["parameters"]["Name"]["schema"]["enum"] = list(self.lanes)
         return json_reply(document)
 
     async def show_page(self, _: Call) -> Reply:
