@@ -1,11 +1,13 @@
-"""What every test gets: one thread per process, no network, optional data, and tiny models made once per session.
+"""What every test gets: one thread per process, no network, optional data, a browser, tiny models made once.
 
 The tiny task is one that a two-layer model learns in seconds: which of two words is in a text of one to ten words.
 """
 
 import os
 import random
+import shutil
 import signal
+import sys
 from pathlib import Path
 
 # Before torch and tokenizers are imported by any test: they read these once.
@@ -19,6 +21,8 @@ from hypothesis import settings
 
 from bibert.data.examples import Split, TextData
 
+sys.path.append(str(Path(__file__).parent))  # with import mode `importlib`, chromium.py is not found by name
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 settings.register_profile("bibert", deadline=None)  # tests never assert on time
@@ -198,3 +202,16 @@ def packed_file(student, tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "student.bibert"
     save(pack(load_classifier(student), max_length=32), path)
     return path
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """A headless Chromium; `browser.open(path or address)` gives a page, see chromium.py."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"put one of {', '.join(BROWSERS)} on the PATH to run this")
+    from chromium import Chromium
+
+    chromium = Chromium(program, tmp_path_factory.mktemp("profile"))
+    yield chromium
+    chromium.close()

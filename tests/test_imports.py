@@ -31,6 +31,7 @@ LIGHT_MODULES = [
     "bibert.lab.rivals.benchmark",
     "bibert.runtime.classifier",
     "bibert.runtime.tables",
+    "bibert.serving.run",
 ]
 
 

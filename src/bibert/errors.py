@@ -57,6 +57,7 @@ PACKAGES_OF_EXTRA = {
     "excel": ("openpyxl",),
     "tensorboard": ("tensorboard",),
     "plot": ("matplotlib", "jinja2"),
+    "serve": ("granian", "prometheus_client", "pydantic"),
 }
 
 

@@ -1,6 +1,5 @@
-"""A real browser for the tests of pages, attention maps that need no model, and the scripts of benchmarks/ by name."""
+"""Attention maps that need no model, and the scripts of benchmarks/ by name."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -10,21 +9,7 @@ import pytest
 from bibert.lab.attention import AttentionMap
 
 # With import mode `importlib` tests cannot import their neighbours by name.
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "benchmarks")]
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    """A headless Chromium; `browser.open(path)` gives a page, see chromium.py."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        pytest.skip(f"put one of {', '.join(PROGRAMS)} on the PATH to run this")
-    from chromium import Chromium
-
-    chromium = Chromium(program, tmp_path_factory.mktemp("profile"))
-    yield chromium
-    chromium.close()
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 
 @pytest.fixture(scope="session")

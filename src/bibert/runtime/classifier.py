@@ -6,7 +6,6 @@ Texts are encoded (`text`) and computed (`engine`) a window at a time, so an end
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
@@ -158,8 +157,8 @@ class TextClassifier:
         if not isinstance(window, int | np.integer) or window < 1:
             raise EngineError(f"window is {window!r}, must be a whole number of 1 or more")
         check_min_score(min_score, self.labels)
-        blocks = self._answers(self._blocks(_rows(texts, pairs), window))
-        return (answer for block in blocks for answer in block.best(min_score))
+        blocks = self._blocks(_rows(texts, pairs), window)
+        return (answer for block in blocks for answer in self.scored(block).best(min_score))
 
     def predict_proba(self, texts: Texts, pairs: Texts | None = None) -> Scores:
         """Return probabilities (texts, labels); each row sums to 1. A regression raises `EngineError`."""
@@ -169,13 +168,22 @@ class TextClassifier:
 
     def answers(self, rows: Iterable[Text], where: Where = BY_NUMBER) -> Answers:
         """Return labels and all probabilities of texts or pairs, in one pass; errors as for `predict`, with `where`."""
-        nothing, blocks = np.empty((0, len(self.labels))), self._answers(self._blocks(rows, WINDOW, where))
-        return Answers(self.labels, np.concatenate([nothing, *(block.scores for block in blocks)]))
+        nothing, blocks = np.empty((0, len(self.labels))), self._blocks(rows, WINDOW, where)
+        return Answers(self.labels, np.concatenate([nothing, *(self.scored(block).scores for block in blocks)]))
 
     def logits(self, texts: Texts, pairs: Texts | None = None, where: Where = BY_NUMBER) -> NDArray[np.float32]:
         """Return the raw outputs of the network, (texts, labels); `where` gives the place of a row, for messages."""
         nothing = np.empty((0, len(self.labels)), dtype=np.float32)
         return np.concatenate([nothing, *self._blocks(_rows(texts, pairs), WINDOW, where)])
+
+    def scored(self, logits: NDArray[np.float32], function: str | None = None) -> Answers:
+        """Turn logits (rows, labels) into scores and labels; `function` is `function_to_apply` of a call."""
+        name = str(function or ("none" if len(self.labels) == 1 else "softmax")).lower()
+        if name not in SCORE_FUNCTIONS:
+            raise EngineError(f"function_to_apply is {function!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
+        if name == "softmax":
+            return Answers(self.labels, softmax(logits, self.temperature))
+        return Answers(self.labels, SCORE_FUNCTIONS[name](logits))
 
     def __call__(
         self,
@@ -196,7 +204,7 @@ class TextClassifier:
             every = f"None for all {len(self.labels)} labels"
             raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
         rows = map(_as_row, [inputs] if isinstance(inputs, str | Mapping) else inputs)
-        blocks = self._answers(self._blocks(rows, WINDOW), function_to_apply)
+        blocks = (self.scored(block, function_to_apply) for block in self._blocks(rows, WINDOW))
         answers = (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
         if isinstance(inputs, Mapping) or (isinstance(inputs, str) and top_k is not ...):
             return next(answers)
@@ -211,13 +219,6 @@ class TextClassifier:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _answers(self, blocks: Iterable[NDArray[np.float32]], function: str | None = None) -> Iterator[Answers]:
-        name = str(function or ("none" if len(self.labels) == 1 else "softmax")).lower()
-        if name not in SCORE_FUNCTIONS:
-            raise EngineError(f"function_to_apply is {function!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
-        score = SCORE_FUNCTIONS[name] if name != "softmax" else partial(softmax, temperature=self.temperature)
-        return (Answers(self.labels, score(block)) for block in blocks)
 
     def _blocks(self, rows: Iterable[Text], window: int, where: Where = BY_NUMBER) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""

@@ -42,10 +42,10 @@ class Chromium:
         self._number = 0
         self._pages: dict[str, Page] = {}
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
+    def open(self, place: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self._pages[session] = Page(self, session, target, path.as_uri())
+        page = self._pages[session] = Page(self, session, target, place if isinstance(place, str) else place.as_uri())
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
         page.resize(width, height)

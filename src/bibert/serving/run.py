@@ -1,0 +1,87 @@
+"""Starting a server: granian listens, watches its workers and restarts one that dies; each worker has an `App`."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import socket
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from granian import Granian
+from granian.constants import Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+
+from bibert.serving.served import ServedModel
+from bibert.serving.settings import SHARED_METRICS, Settings
+
+CONNECTIONS = 16_384  # of a worker, most of them idle
+M_ARENA_MAX, ARENAS = -8, 2  # of mallopt(3); by default each thread may keep 64 MB
+LOG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "bibert": {"handlers": ["stderr"], "level": "INFO"},
+        "_granian": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "granian.access": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+    },
+}
+
+
+def serve(settings: Settings, places: Mapping[str, str]) -> None:
+    """Serve models, by name, until SIGTERM or Ctrl-C; a model that cannot be loaded is an error before that."""
+    for name, place in places.items():
+        ServedModel(name, place)  # raises what is wrong with it; workers load their own
+    # Two servers could share a port without noticing it: granian listens with SO_REUSEPORT.
+    socket.create_server((settings.host, settings.port)).close()
+    _raise_file_limit()
+    with _shared_metrics(settings.workers):
+        Granian(
+            "bibert.serving.app:App",
+            address=settings.host,
+            port=settings.port,
+            interface=Interfaces.ASGI,
+            workers=settings.workers,
+            websockets=False,
+            backlog=4096,
+            backpressure=CONNECTIONS,
+            http1_settings=HTTP1Settings(header_read_timeout=1000 * settings.client_seconds),
+            log_dictconfig=LOG,
+            log_level=LogLevels.warning,
+            log_access=settings.log_requests,
+            respawn_failed_workers=True,
+            workers_kill_timeout=settings.drain,
+        ).serve(target_loader=partial(_application, settings, dict(places)), wrap_loader=False)
+
+
+def _application(settings: Settings, places: Mapping[str, str]) -> Any:
+    from bibert.serving.app import App
+
+    with contextlib.suppress(OSError, AttributeError):  # glibc only: threads share memory instead of keeping their own
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+    logging.getLogger("bibert").setLevel(logging.INFO)
+    return App(settings, places)
+
+
+def _raise_file_limit() -> None:
+    """Every connection is a file; allow as many as the system lets us."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextlib.contextmanager
+def _shared_metrics(workers: int) -> Any:
+    """A folder through which the workers share their metrics, if there are several."""
+    if workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="bibert-metrics-") as folder:
+        os.environ[SHARED_METRICS] = folder
+        yield
