@@ -42,6 +42,12 @@ def shipped_file(name: str) -> Path | None:
     return path if name.isidentifier() and path.is_file() else None
 
 
+def shipped_start(bits: int) -> str:
+    """Return the name of the encoder in the package that a student with activations of so many bits starts from."""
+    own = f"general_{bits}"
+    return own if shipped_file(own) else "general_4"
+
+
 def is_hub_id(name: str) -> bool:
     """Return whether `name` has the form "owner/name" or "owner/name@revision"."""
     return _HUB_ID.fullmatch(name) is not None and not name.endswith(SUFFIX)
