@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 import shutil
+import sys
 from dataclasses import fields
 from functools import cache
 from itertools import pairwise
@@ -80,6 +81,31 @@ def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_fo
         for line in block.replace("\\\n", "").splitlines():
             if line.startswith("bibert "):
                 run_command(line, SHORTER.get(document, {}), capsys)
+
+
+INTEGRATIONS = re.findall(
+    r"## ([^\n]+)\n(?:(?!\n## ).)*?```python\n(.*?)```",
+    (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"),
+    flags=re.DOTALL,
+)
+ENGINES = {"Ray Data": "ray", "Spark": "pyspark"}  # that CI does not install
+
+
+@pytest.mark.filterwarnings("default")  # those of the engines are not ours
+@pytest.mark.parametrize(("name", "snippet"), INTEGRATIONS, ids=[name for name, _ in INTEGRATIONS])
+def test_every_integration_works_as_its_document_says(name, snippet, user_folder, monkeypatch, capsys):
+    if name in ENGINES:
+        pytest.importorskip(ENGINES[name])
+    monkeypatch.chdir(user_folder)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    exec(compile(snippet, name, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_every_integration_is_in_its_document():
+    modules = {path.stem for path in PACKAGE.glob("integrations/*.py")} - {"__init__"}
+    named = {name for _, snippet in INTEGRATIONS for name in re.findall(r"bibert\.(?:integrations\.)?(\w+)", snippet)}
+    assert {*modules, "sklearn"} <= named
 
 
 def run_command(line, shorter, capsys):

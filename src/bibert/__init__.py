@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bibert.data.glue import load_glue
     from bibert.data.tables import load_table
     from bibert.errors import BibertError
+    from bibert.learn import train
     from bibert.nn.checkpoint import load_classifier
     from bibert.nn.model import BiBertForSequenceClassification
     from bibert.nn.schemes import SCHEMES, Scheme, get_scheme
@@ -39,6 +40,7 @@ __all__ = [
     "load_classifier",
     "load_glue",
     "load_table",
+    "train",
 ]
 
 _HOME_OF = {
@@ -56,6 +58,7 @@ _HOME_OF = {
     "Engine": "bibert.runtime.engine",
     "TextClassifier": "bibert.runtime.classifier",
     "load": "bibert.runtime.classifier",
+    "train": "bibert.learn",
     "BibertError": "bibert.errors",
 }
 

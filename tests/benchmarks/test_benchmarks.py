@@ -8,6 +8,7 @@ import tables
 import training_rival
 import training_step
 
+import integrations
 from bibert.data.examples import Split, TextData
 from bibert.errors import BibertError
 
@@ -86,3 +87,14 @@ def test_the_front_refuses_a_model_with_other_labels_and_names_missing_packages(
         front.check_labels(Path("m.bibert"), ("a", "b"), data)
     with pytest.raises(BibertError, match=r"pip install no_such_engine$"):
         front.require_packages(["numpy", "no_such_engine"])
+
+
+def test_integrations_are_compared_with_the_command_within_a_turn():
+    same = [("positive", 0.5), ("negative", 0.75)]
+    seconds = {integrations.COMMAND: [1.0, 4.0, 2.0], "duckdb": [0.5, 2.0, 1.0], "polars": [2.0, 8.0, 4.0]}
+    answers = {integrations.COMMAND: same, "duckdb": same, "polars": [same[0], ("negative", 0.7500001)]}
+    assert integrations.summarize(seconds, answers).splitlines()[2:] == [
+        "| bibert predict | 1 | 1.00 | the same |",
+        "| duckdb | 2 | 2.00 | the same |",
+        "| polars | 0 | 0.50 | 1 differ |",
+    ]

@@ -2,10 +2,13 @@
 
 import inspect
 import json
+import pickle
+import shutil
 import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from hypothesis.extra.numpy import arrays
 from bibert.errors import EngineError, ModelFileError
 from bibert.packed.file import save
 from bibert.runtime.classifier import WINDOW, Answers, load, sigmoid, softmax
+from bibert.runtime.engine import available_isas
 
 TEXTS = ["the film is good", "bad", "", "Café unable, [MASK]! " * 20, "中文 film", "hello world"]
 PAIRS = ["is it?", "the film is bad " * 9, "good", "", "film", "world"]
@@ -316,3 +320,25 @@ def test_a_label_below_the_least_score_is_empty_and_keeps_its_score(classifier):
 def test_a_least_score_that_no_probability_has_is_refused_before_a_text_is_read(classifier, value):
     with pytest.raises(EngineError, match=f"min_score is {value}, must .* 0 .* 1"):
         classifier.predict_stream(iter(()), min_score=value)
+
+
+def test_a_pickle_has_the_contents_of_the_file_and_gives_the_same_answers(model_file, tmp_path):
+    path = shutil.copy(model_file, tmp_path)
+    with load(path, threads=2, isa="reference") as classifier:
+        classifier.predict(TEXTS)
+        contents = pickle.dumps(classifier)
+        expected = classifier.logits(TEXTS)
+    Path(path).unlink()
+    restored = pickle.loads(contents)
+    assert np.array_equal(restored.logits(TEXTS), expected)
+    assert (restored.labels, restored.about, restored.engine.threads) == (classifier.labels, classifier.about, 2)
+    assert restored.isa == available_isas()[0]
+    restored.save(path)
+    assert Path(path).read_bytes() == model_file.read_bytes()
+
+
+def test_a_damaged_pickle_is_refused_as_a_damaged_file_is(classifier, model_file):
+    contents = bytearray(pickle.dumps(classifier))
+    contents[contents.index(model_file.read_bytes()) + model_file.stat().st_size - 1] ^= 1
+    with pytest.raises(ModelFileError, match="SHA-256"):
+        pickle.loads(bytes(contents))

@@ -42,6 +42,8 @@ COMMANDS: Mapping[str, Command] = {
     "inspect": Command("bibert.lab.cli.inspect", "Show the parts of a packed file, to the byte."),
     "predict": Command("bibert.cli.predict", "Label texts, or every row of a file, with a packed file."),
     "serve": Command("bibert.cli.serve", "Serve packed files over HTTP, with a page to try them."),
+    "push": Command("bibert.cli.hub", "Upload a packed file and its card to the Hugging Face Hub."),
+    "pull": Command("bibert.cli.hub", "Download a packed file from the Hugging Face Hub."),
     "bench": Command("bibert.lab.cli.bench", "Compare a packed file with other engines."),
     "reproduce": Command("bibert.lab.cli.reproduce", "Run a table of the paper and compare the results."),
     "card": Command("bibert.lab.cli.pages", "Write the model card of a packed file."),

@@ -19,17 +19,13 @@ import typer
 from bibert.cli.console import messages, say
 from bibert.data import MAX_LENGTH
 from bibert.errors import BibertError, DataError, RecipeError, SchemeError, require_extra
-from bibert.models import shipped_file
 
 if TYPE_CHECKING:
     from bibert.data.columns import Columns
     from bibert.data.examples import Split, TextData
-    from bibert.nn.schemes import Scheme
     from bibert.training.recipe import Recipe
 
 PACKED_HELP = "A packed file, a Hub id, or sst2, the model shipped with bibert."
-DEFAULT_BITS = 4
-DIAL = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # schemes by the bits of their activations
 
 
 def option(help_text: str, *names: str, **settings: Any) -> Any:
@@ -90,11 +86,9 @@ class SchemeOptions:
         """The name of the scheme."""
         if self.scheme is not None and self.bits is not None:
             raise SchemeError(f"--bits {self.bits} and --scheme {self.scheme} both name a scheme; give one of them")
-        if self.bits is None:
-            return self.scheme or DIAL[DEFAULT_BITS]
-        if self.bits not in DIAL:
-            raise SchemeError(f"--bits is {self.bits}, must be one of {', '.join(map(str, DIAL))}")
-        return DIAL[self.bits]
+        from bibert.nn.schemes import DEFAULT_BITS, scheme_of_bits
+
+        return self.scheme or scheme_of_bits(DEFAULT_BITS if self.bits is None else self.bits)
 
 
 @dataclass(frozen=True)
@@ -123,8 +117,7 @@ class TrainingOptions:
         """The changes of --set and of the options for single keys, which win."""
         shortcuts = ("learning_rate", "epochs", "batch_size", "max_length", "seed")
         options = {name: getattr(self, name) for name in shortcuts if getattr(self, name) is not None}
-        epochs = {} if self.epochs is None else {"min_steps": 0, "max_steps": 0}  # a preset's limits would undo them
-        return epochs | parse_changes(self.changes or []) | options
+        return parse_changes(self.changes or []) | options
 
     def trainer_arguments(self) -> dict[str, Any]:
         """Changes to the Trainer's arguments."""
@@ -279,12 +272,6 @@ class DataOptions(EvaluationOptions):
 def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
     """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
     return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
-
-
-def shipped_start(scheme: "Scheme") -> str:
-    """The encoder in the package that a student of `scheme` starts from."""
-    own = f"general_{scheme.bits.activation}"
-    return own if shipped_file(own) else f"general_{DEFAULT_BITS}"
 
 
 def check_output(path: Path, suffix: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from bibert.cli import options
 from bibert.cli.console import print_metrics, say
 from bibert.errors import DataError, require_extra
+from bibert.models import shipped_start
 from bibert.nn import RUN_MODEL, model_folder
 from bibert.nn.schemes import get_scheme
 
@@ -61,7 +62,7 @@ def train(
     row = get_scheme(student.name)
     if checkpoint is None and data.texts:
         raise DataError("--texts need a teacher to label them; give the BERT to fine-tune with --checkpoint")
-    start = start if start or checkpoint else options.shipped_start(row)
+    start = start if start or checkpoint else shipped_start(row.bits.activation)
     recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
     recipe_of_teacher = load_recipe(teacher_recipe, shared)

@@ -9,6 +9,7 @@ import gzip
 import io
 import os
 import re
+import select
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bibert.errors import DataError, did_you_mean
 
@@ -81,13 +82,38 @@ class Decoding:
         raise DataError(f"{where}: {problem}; {self.remedy}")
 
 
+class Arriving(io.RawIOBase):
+    """The bytes of a stream that may stay open, with a count of the lines that have arrived."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.lines = 0
+        self._raw: Any = getattr(stream, "raw", stream)  # without a buffer, which would hide what has arrived
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there, or wait for the first bytes."""
+        count: int | None = self._raw.readinto(buffer)
+        self.lines += bytes(buffer[: count or 0]).count(b"\n")
+        return count
+
+    def would_wait(self) -> bool:
+        """Whether a read would wait; at the end of the stream, and in a file, it does not."""
+        try:
+            return not select.select([self._raw], [], [], 0)[0]
+        except (OSError, ValueError, TypeError):  # bytes in memory, and pipes of Windows, which cannot be asked
+            return False
+
+
 class Input:
     """The bytes of a file, decompressed, or of standard input; `origin` is its name for messages."""
 
     def __init__(self, origin: str, stream: BinaryIO, disk: BinaryIO | None = None) -> None:
         self.origin = origin
         self.stream = stream
-        self.characters = 0  # read by `lines`
+        self.characters = self.lines_read = 0  # by `lines`
         self._disk = disk  # the file itself, whose position gives the progress even where `stream` decompresses it
 
     @property
@@ -96,6 +122,12 @@ class Input:
         if self._disk is None or not self._disk.seekable():
             return None
         return min(1.0, self._disk.tell() / max(1, os.fstat(self._disk.fileno()).st_size))
+
+    @property
+    def pauses(self) -> bool:
+        """Whether every line that has arrived was read, and the next one is not there yet."""
+        raw = getattr(self.stream, "raw", None)
+        return isinstance(raw, Arriving) and self.lines_read >= raw.lines and raw.would_wait()
 
     def lines(self, decoding: Decoding, newline: str = "\n") -> Iterator[str | DataError]:
         r"""Yield lines with their ends; bytes that are not text are escaped, for `Decoding.checked` to find.
@@ -109,6 +141,7 @@ class Input:
             try:
                 for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
                     self.characters += len(line)
+                    self.lines_read += 1
                     if len(line) < LONGEST_LINE or line.endswith("\n"):
                         yield line
                         continue
@@ -143,7 +176,7 @@ def open_input(path: Path | None) -> Iterator[Input]:
     if path is None:
         if sys.stdin is None:  # closed by the caller
             raise DataError("stdin: is closed; give a file")
-        yield Input("stdin", sys.stdin.buffer)
+        yield Input("stdin", io.BufferedReader(Arriving(sys.stdin.buffer)))
         return
     with reading(path):
         disk = path.open("rb")

@@ -70,7 +70,7 @@ class LineReader(Reader):
         self._unread = self._records()
 
     def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:  # noqa: ARG002
-        """Read records until a chunk is full."""
+        """Read records until a chunk is full, or until no more of them have arrived yet."""
         chunk: list[Row | DataError] = []
         start = self.source.characters
         for number, record in self._unread:
@@ -83,7 +83,8 @@ class LineReader(Reader):
                 if self.decoding.on_error != "skip":
                     raise
                 chunk.append(error)
-            if len(chunk) >= most_rows or self.source.characters - start >= CHARACTERS_PER_CHUNK:
+            full = len(chunk) >= most_rows or self.source.characters - start >= CHARACTERS_PER_CHUNK
+            if full or (chunk and self.source.pauses):
                 yield chunk
                 chunk, start = [], self.source.characters
         if chunk:

@@ -7,7 +7,7 @@ Reading files and finding columns is in `readers`.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -33,7 +33,7 @@ NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 MIN_ROWS_PER_CLASS = 2
 ROWS_PER_CHUNK = 256  # few enough to stay in the cache of the CPU
 
-TableSource: TypeAlias = "str | Path | Dataset | Mapping[str, Dataset]"
+TableSource: TypeAlias = "str | Path | Table | Dataset | Mapping[str, Dataset]"
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,20 @@ def table_of_dataset(dataset: "Dataset", origin: str) -> Table:
     for name, names in class_names.items():
         columns[name] = [names[id_] if isinstance(id_, int) and id_ >= 0 else None for id_ in columns[name]]
     return Table(origin, columns, class_names=class_names)
+
+
+def table_of_rows(texts: Iterable[object], labels: Iterable[object], classes: Sequence[str] = ()) -> Table:
+    """Return texts, or pairs of texts, and their labels as a table.
+
+    `classes` are the labels in the order of their ids; by default they are found and sorted.
+    """
+    rows, cells = np.asarray(list(texts), dtype=object), np.asarray(list(labels)).tolist()
+    if len(rows) != len(cells):
+        raise DataError(f"{len(rows)} texts and {len(cells)} labels; give a label for each text")
+    if rows.ndim != 1 and rows.shape[1:] != (2,):
+        raise DataError(f"texts have the shape {rows.shape}, must be (rows,), or (rows, 2) for pairs")
+    columns = {"text": rows.tolist()} if rows.ndim == 1 else {"text1": [*rows[:, 0]], "text2": [*rows[:, 1]]}
+    return Table("texts", {**columns, "label": cells}, class_names={"label": tuple(classes)} if classes else {})
 
 
 def load_table(
@@ -251,6 +265,8 @@ def _tables(train: TableSource, dev: "TableSource | None", delimiter: str) -> tu
 
 
 def _table(source: TableSource, origin: str, delimiter: str) -> Table:
+    if isinstance(source, Table):
+        return source
     if isinstance(source, str | Path):
         return read_table(Path(source), delimiter)
     if isinstance(source, Mapping):

@@ -4,6 +4,8 @@ docs/models.md has the commands that made the shipped files and their cards.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,12 @@ def shipped_file(name: str) -> Path | None:
     return path if name.isidentifier() and path.is_file() else None
 
 
+def shipped_start(bits: int) -> str:
+    """Return the name of the encoder in the package that a student with activations of so many bits starts from."""
+    own = f"general_{bits}"
+    return own if shipped_file(own) else "general_4"
+
+
 def is_hub_id(name: str) -> bool:
     """Return whether `name` has the form "owner/name" or "owner/name@revision"."""
     return _HUB_ID.fullmatch(name) is not None and not name.endswith(SUFFIX)
@@ -54,20 +62,45 @@ def fetch(name: str) -> Path:
     """
     # Imported only when needed: this takes as long as loading a small model.
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils.tqdm import tqdm
 
     class Silent(tqdm):  # libraries do not print
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
 
-    # The bases are the errors of the HTTP client, which differs between versions of huggingface_hub.
-    failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
     repository, _, revision = name.partition("@")
-    try:
+    with _asking_the_hub(f"{name}: no such file or folder, and the Hub does not provide it ({{}})"):
         wanted = f"*{SUFFIX}"
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=wanted, tqdm_class=Silent)
-    except failures as error:
-        reason = f"the Hub does not provide it ({one_line(error)})"
-        raise ModelFileError(f"{name}: no such file or folder, and {reason}") from error
     return Path(folder)
+
+
+def publish(path: Path, card: Path, name: str, *, private: bool = False) -> str:
+    """Upload a packed file and its card to the Hub repository "owner/name", made if need be, and return the address.
+
+    Both go into one commit. The file gets the same name each time, since a repository has only one.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    if not is_hub_id(name) or "@" in name:
+        raise ModelFileError(f"{name!r} is not a name on the Hub; write owner/name")
+    files = {f"model{SUFFIX}": path, "README.md": card}
+    additions = [CommitOperationAdd(target, source) for target, source in files.items()]
+    with _asking_the_hub(f"{name}: the Hub does not take it ({{}}); log in with hf auth login, or set HF_TOKEN"):
+        hub = HfApi()
+        hub.create_repo(name, private=private, exist_ok=True)
+        hub.create_commit(name, additions, commit_message=f"Add {path.name}")
+        return f"{hub.endpoint}/{name}"
+
+
+@contextmanager
+def _asking_the_hub(message: str) -> Iterator[None]:
+    """Turn errors of the Hub into `ModelFileError`; `message` has a place for the reason."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # The bases are the errors of the HTTP client, which differs between versions of huggingface_hub.
+    failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
+    try:
+        yield
+    except failures as error:
+        raise ModelFileError(message.format(one_line(error))) from error

@@ -33,6 +33,8 @@ class Bits:
 FLOAT_BITS = 32
 FULL_BITS = Bits(FLOAT_BITS, FLOAT_BITS, FLOAT_BITS)
 ONE_BIT = Bits(1, 1, 1)
+SCHEME_OF_BITS = {1: "bibert_plus", 2: "bibert_2", 4: "bibert_4"}  # the dial: by the bits of activations
+DEFAULT_BITS = 4
 
 
 class Quantizer(NamedTuple):
@@ -253,6 +255,13 @@ def _rows() -> Iterator[Scheme]:
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType({row.name: row for row in _rows()})
+
+
+def scheme_of_bits(bits: int) -> str:
+    """The scheme of a position of the dial, by the bits of activations."""
+    if bits not in SCHEME_OF_BITS:
+        raise SchemeError(f"bits is {bits!r}, must be one of {', '.join(map(str, SCHEME_OF_BITS))}")
+    return SCHEME_OF_BITS[bits]
 
 
 def baseline_quantile(percent: float) -> Scheme:

@@ -6,6 +6,7 @@ replaced later does not change a loaded model.
 """
 
 import hashlib
+import io
 import math
 import os
 import shutil
@@ -124,6 +125,16 @@ def save(model: PackedModel, path: Path | str) -> None:
             file.write(model.data.data)
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be written: {error.strerror or error}; choose another place") from error
+
+
+def dump(model: PackedModel) -> bytes:
+    """Return the bytes of the file of a model; `parse` reads them."""
+    return encode(model, model.specs[-1].nbytes, model.digest) + model.data.tobytes()
+
+
+def parse(contents: bytes) -> PackedModel:
+    """Read a model from the bytes of its file, with the checks of `load`."""
+    return _read(io.BytesIO(contents), len(contents))
 
 
 def load(path: Path | str) -> PackedModel:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bibert.errors import EngineError, ModelFileError, did_you_mean
 from bibert.models import DEFAULT, find_file
 from bibert.packed import file
+from bibert.packed.file import PackedModel
 from bibert.runtime.engine import Engine
 from bibert.runtime.text import BY_NUMBER, Text, TextEncoder, Where, is_blank
 
@@ -104,36 +105,30 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     """
     path = find_file(path_or_hub_id)
     packed = file.load(path)
-    labels, about, temperature = packed.labels, packed.about, packed.temperature
-    max_length, tokenizer = packed.max_length, packed.tokenizer
     try:
-        engine = Engine.from_packed(packed, threads, isa)
-        del packed  # the engine has its own copy, and the tokenizer needs memory
-        rows, types = engine.config.vocabulary, engine.config.token_types
-        encoder = TextEncoder(tokenizer, rows, max_length, token_types=types, parallel=threads != 1)
+        return TextClassifier(packed, threads, isa)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    return TextClassifier(engine, encoder, labels, about, temperature)
 
 
 class TextClassifier:
-    """A packed model with its tokenizer and its labels. Threads may share it.
+    """A packed model with its tokenizer and its labels. Threads may share it, and it can be pickled.
 
     Methods that take texts accept a single text or any iterable of texts. A model with one label is a regression: its
     score is the value itself, and it has no probabilities.
     """
 
-    def __init__(
-        self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], about: Mapping[str, Any], temperature: float
-    ) -> None:
-        self.engine = engine
-        self.encoder = encoder
-        self.labels = tuple(labels)
-        self.about = about  # where the model comes from
-        self.temperature = temperature  # probabilities are the softmax of logits / temperature; logits stay exact
-        self.config = engine.config
-        self.isa = engine.isa
-        self.max_length = encoder.max_length  # tokens of the longest input; longer ones are truncated
+    def __init__(self, packed: PackedModel, threads: int = 0, isa: str | None = None) -> None:
+        self.packed = packed
+        self.engine = Engine.from_packed(packed, threads, isa)
+        rows, types = packed.config.vocabulary, packed.config.token_types
+        self.encoder = TextEncoder(packed.tokenizer, rows, packed.max_length, token_types=types, parallel=threads != 1)
+        self.labels = packed.labels
+        self.about = packed.about  # where the model comes from
+        self.temperature = packed.temperature  # probabilities are the softmax of logits / it; logits stay exact
+        self.config = packed.config
+        self.isa = self.engine.isa
+        self.max_length = packed.max_length  # tokens of the longest input; longer ones are truncated
         self.texts_cut = 0  # how many inputs so far were truncated
         self.texts_blank = 0  # how many inputs so far held only whitespace; their labels mean nothing
         self._counting = Lock()
@@ -210,9 +205,17 @@ class TextClassifier:
             return next(answers)
         return list(answers) if isinstance(inputs, Sized) else answers
 
+    def save(self, path: Path | str) -> None:
+        """Write the packed file, whole or not at all."""
+        file.save(self.packed, path)
+
     def close(self) -> None:
-        """Free the memory of the model; later calls fail."""
+        """Free the memory of the engine; later calls fail."""
         self.engine.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the contents of the file, which reach any machine; there the best instruction set is chosen anew."""
+        return _restored, (file.dump(self.packed), self.engine.threads)
 
     def __enter__(self) -> Self:
         return self
@@ -230,6 +233,10 @@ class TextClassifier:
                 self.texts_blank += sum(map(is_blank, some))
             yield self.engine.logits_of(encoded)
             first += len(some)
+
+
+def _restored(contents: bytes, threads: int) -> TextClassifier:
+    return TextClassifier(file.parse(contents), threads)
 
 
 def _check_iterable(name: str, value: Any) -> None:

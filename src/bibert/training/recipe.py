@@ -119,14 +119,20 @@ def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """A preset by name, or a TOML file, with `changes` on top; `RecipeError` if a file, key or value is wrong."""
+    """A preset by name, or a TOML file, with `changes` on top; `RecipeError` if a file, key or value is wrong.
+
+    If `epochs` change, the limits of the preset on steps no longer hold.
+    """
     known, name = presets(), str(name_or_path)
     where = f"preset {name}" if name in known else name
     table = known[name] if name in known else _read(Path(name_or_path), known)
     recipe = Recipe()
     for values in _lineage(table, where, known):
         recipe = recipe.with_changes(values, where)
-    return recipe.with_changes(changes or {}, "recipe")
+    changes = changes or {}
+    if "epochs" in changes:  # a preset's limits would undo them
+        changes = {"min_steps": 0, "max_steps": 0, **changes}
+    return recipe.with_changes(changes, "recipe")
 
 
 def _lineage(table: Mapping[str, Any], where: str, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
