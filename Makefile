@@ -8,10 +8,11 @@ PYTEST_ARGS ?= -n logical --maxprocesses 8
 
 .DEFAULT_GOAL := help
 NATIVE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DBIBERT_TESTS=ON -S .
+WASM = --toolchain native/cmake/wasm.cmake -DBIBERT_ZIG=$(shell $(BIN)/python -c 'import ziglang; print(ziglang.__path__[0])')/zig
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --test-dir
 FUZZ_INPUTS ?= 5000000
 
-.PHONY: help quickstart test test-native test-arm test-avx512 test-sanitizers fuzz bench-kernels assets docs lint format wheel check-wheel clean
+.PHONY: help quickstart test test-native test-arm test-avx512 wasm test-wasm test-sanitizers fuzz bench-kernels assets docs lint format wheel check-wheel clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -43,6 +44,20 @@ test-avx512: $(INSTALLED) ## Run the C++ tests on an emulated CPU with AVX-512 (
 	$(NATIVE) -B build/static -DCMAKE_EXE_LINKER_FLAGS=-static
 	$(BIN)/cmake --build build/static
 	sh native/tests/emulate_avx512.sh build/static
+
+$(VENV)/.zig: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt ziglang
+	@touch $@
+
+wasm: $(VENV)/.zig ## Build the engine for WebAssembly, js/bibert.wasm (the first time, zig builds its C++ library: minutes)
+	$(NATIVE) -B build/wasm $(WASM)
+	$(BIN)/cmake --build build/wasm --target bibert
+	cp build/wasm/native/wasm/bibert.wasm js/
+
+test-wasm: $(VENV)/.zig ## Run the C++ tests for WebAssembly in Node
+	$(NATIVE) -B build/wasm $(WASM)
+	$(BIN)/cmake --build build/wasm
+	$(CTEST) build/wasm
 
 test-sanitizers: $(INSTALLED) ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
