@@ -49,10 +49,11 @@ $(VENV)/.zig: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt ziglang
 	@touch $@
 
-wasm: $(VENV)/.zig ## Build the engine for WebAssembly, js/bibert.wasm (the first time, zig builds its C++ library: minutes)
+wasm: $(VENV)/.zig ## Build the npm package in js/ (needs npm; the first time, zig builds its C++ library, which takes minutes)
 	$(NATIVE) -B build/wasm $(WASM)
 	$(BIN)/cmake --build build/wasm --target bibert
 	cp build/wasm/native/wasm/bibert.wasm js/
+	cd js && npm ci --no-audit --no-fund && npm run build
 
 test-wasm: $(VENV)/.zig ## Run the C++ tests for WebAssembly in Node
 	$(NATIVE) -B build/wasm $(WASM)
@@ -106,5 +107,5 @@ check-wheel: wheel ## Install the wheel without torch and label a text with the 
 	build/wheel-venv/bin/bibert predict --model quickstart/bibert_4.bibert "a gorgeous, witty film"
 
 clean: ## Remove the virtual environment and all generated files
-	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) quickstart build dist js/dist js/node_modules js/bibert.wasm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
