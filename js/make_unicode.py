@@ -57,8 +57,8 @@ def in_base_36(number: int) -> str:
 def contents() -> str:
     """The text of the file."""
     lines = [
-        "// How the tokenizers library treats every code point; written by make_unicode.py, not by hand. Each text has the",
-        "// lengths of runs of code points outside and inside the class, in turn, in base 36.",
+        "// How the tokenizers library treats every code point; written by make_unicode.py, not by hand. Each text has",
+        "// the lengths of runs of code points outside and inside the class, in turn, in base 36.",
     ]
     for name, (what, holds) in KINDS.items():
         text = " ".join(map(in_base_36, runs(holds)))

@@ -49,7 +49,13 @@ export async function readBytes(source: BufferSource | string | URL): Promise<Ui
   const address = String(source);
   if (isNode() && !/^(https?|data|blob):/.test(address)) {
     const { readFile } = await import(/* webpackIgnore: true */ "node:fs/promises");
-    return new Uint8Array(await readFile(address.startsWith("file:") ? new URL(address) : address));
+    try {
+      return new Uint8Array(await readFile(address.startsWith("file:") ? new URL(address) : address));
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      const reason = code === "ENOENT" ? "no such file; check the spelling" : `cannot be read: ${message}`;
+      throw new ModelFileError(`${address}: ${reason}`);
+    }
   }
   const response = await fetch(address);
   if (!response.ok) throw new ModelFileError(`${address}: answered ${response.status}; check the address`);

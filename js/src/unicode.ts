@@ -1,5 +1,5 @@
-// How the tokenizers library treats every code point; written by make_unicode.py, not by hand. Each text has the
-// lengths of runs of code points outside and inside the class, in turn, in base 36.
+// How the tokenizers library treats every code point; written by make_unicode.py, not by hand. Each text has
+// the lengths of runs of code points outside and inside the class, in turn, in base 36.
 
 /** Control characters and unassigned code points. */
 export const DROPPED =
