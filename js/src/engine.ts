@@ -35,7 +35,9 @@ export class EngineError extends Error {
 export type WasmSource = WebAssembly.Module | BufferSource | string | URL;
 
 /** Compiles the module: bibert.wasm next to the package, unless it is given. */
-export async function compile(source: WasmSource = new URL("../bibert.wasm", import.meta.url)): Promise<WebAssembly.Module> {
+export async function compile(
+  source: WasmSource = new URL("../bibert.wasm", import.meta.url),
+): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   return WebAssembly.compile(await readBytes(source));
 }

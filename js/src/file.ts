@@ -268,7 +268,8 @@ function encode(description: Description, tokenizerBytes: bigint, digest: string
   ]);
   if (temperature === 1) metadata.delete("temperature");
   const table = tensorSpecs(config, tokenizerBytes).map((spec): [string, Json] => [spec.name, entryOf(spec)]);
-  const text = new TextEncoder().encode(writeJson(new Map<string, Json>([["__metadata__", metadata], ...table]), false));
+  const whole = new Map<string, Json>([["__metadata__", metadata], ...table]);
+  const text = new TextEncoder().encode(writeJson(whole, false));
   const length = Math.ceil(text.length / 8) * 8;
   const out = new Uint8Array(8 + length).fill(32, 8 + text.length);
   out.set(text, 8);
@@ -287,7 +288,7 @@ function checkSpelling(found: Uint8Array, expected: Uint8Array): void {
 
 async function sha256(front: Uint8Array, data: Uint8Array): Promise<string> {
   if (globalThis.crypto?.subtle === undefined) {
-    throw new ModelFileError("cannot be checked: this page has no crypto.subtle; serve it over https or from localhost");
+    throw new ModelFileError("cannot be checked without crypto.subtle; serve the page over https or from localhost");
   }
   const whole = new Uint8Array(front.length + data.length);
   whole.set(front);

@@ -244,7 +244,8 @@ export function repr(value: Json | undefined): string {
   if (typeof value === "number") return reprFloat(value);
   if (typeof value === "string") {
     const quote = value.includes("'") && !value.includes('"') ? '"' : "'";
-    return quote + value.replace(/[\\\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, escapeCharacter).replace(/'/g, quote === "'" ? "\\'" : "'") + quote;
+    const escaped = value.replace(/[\\\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, escapeCharacter);
+    return `${quote}${quote === "'" ? escaped.replaceAll("'", "\\'") : escaped}${quote}`;
   }
   if (Array.isArray(value)) return `[${value.map(repr).join(", ")}]`;
   if (value instanceof Map) return `{${[...value].map(([name, one]) => `${repr(name)}: ${repr(one)}`).join(", ")}}`;
@@ -276,9 +277,10 @@ export function isEqual(a: Json | undefined, b: Json | undefined): boolean {
     return left.length === right.length && left.every((one, i) => isEqual(one, right[i]));
   }
   if (left instanceof Map && right instanceof Map) {
-    return left.size === right.size && [...left].every(([name, one]) => right.has(name) && isEqual(one, right.get(name)));
+    const same = ([name, one]: [string, Json]): boolean => right.has(name) && isEqual(one, right.get(name));
+    return left.size === right.size && [...left].every(same);
   }
+  const isNumber = (value: unknown): boolean => typeof value === "bigint" || typeof value === "number";
   // Loose on purpose: a bigint equals the number of the same value.
-  // eslint-disable-next-line eqeqeq
-  return typeof left !== "string" && typeof right !== "string" && left !== null && right !== null ? left == right : left === right;
+  return isNumber(left) && isNumber(right) ? left == right : left === right;
 }

@@ -101,7 +101,8 @@ export function readConfig(values: JsonObject): Config {
     const found = `${parts} with activation_bits ${bits[0]}, must be empty, false and 'bool'`;
     fail(`thresholds, score_thresholds and ffn_levels are ${found}`);
   }
-  const config: Record<string, unknown> = { thresholds: sites, score_thresholds: scores, ffn_levels: ffn, norm_eps: eps };
+  const parts = { norm_eps: eps, thresholds: sites, score_thresholds: scores, ffn_levels: ffn };
+  const config: Record<string, unknown> = { ...parts };
   for (const name of Object.keys(LIMITS)) config[name] = Number(values.get(name));
   OF_VERSION_2.forEach((name, i) => (config[name] = Number(bits[i])));
   return config as unknown as Config;

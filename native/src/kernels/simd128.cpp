@@ -3,7 +3,7 @@
 // serves two rows of activations, whose counts share a byte, and three look-ups fit into a nibble (3 · 4 < 16).
 #include "levels.h"
 #include "plain.h"
-#include "swizzle.h"
+#include "simd128_indices.h"
 
 namespace bibert {
 namespace {
@@ -124,9 +124,9 @@ struct Sums {
 
 [[gnu::always_inline]] inline void add_triple(v128_t table0, v128_t table1, v128_t table2, const uint8_t* weights,
                                               Sums& sums) {
-  v128_t both = swizzle(table0, wasm_v128_load(weights));
-  both = wasm_i8x16_add(both, swizzle(table1, wasm_v128_load(weights + kLanes)));
-  both = wasm_i8x16_add(both, swizzle(table2, wasm_v128_load(weights + 2 * kLanes)));
+  v128_t both = wasm_i8x16_swizzle(table0, wasm_v128_load(weights));
+  both = wasm_i8x16_add(both, wasm_i8x16_swizzle(table1, wasm_v128_load(weights + kLanes)));
+  both = wasm_i8x16_add(both, wasm_i8x16_swizzle(table2, wasm_v128_load(weights + 2 * kLanes)));
   sums.first = wasm_i8x16_add(sums.first, wasm_v128_and(both, wasm_i8x16_const_splat(15)));
   sums.lanes = wasm_i16x8_add(sums.lanes, wasm_u16x8_shr(both, 4));
 }

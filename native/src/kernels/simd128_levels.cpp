@@ -2,7 +2,7 @@
 // 16 bytes of a register, and `i8x16.swizzle` selects one for each of 16 channels; a byte of weights has the bits of
 // two tables.
 #include "lookup.h"
-#include "swizzle.h"
+#include "simd128_indices.h"
 
 namespace bibert {
 namespace {
@@ -72,8 +72,8 @@ template <size_t kRows, size_t kRun>
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
         const uint8_t* const table = tables + r * Simd128::kSliceSteps * Simd128::kStepBytes;
-        bytes[r] = wasm_i8x16_add(bytes[r], swizzle(wasm_v128_load(table), first));
-        bytes[r] = wasm_i8x16_add(bytes[r], swizzle(wasm_v128_load(table + 16), second));
+        bytes[r] = wasm_i8x16_add(bytes[r], wasm_i8x16_swizzle(wasm_v128_load(table), first));
+        bytes[r] = wasm_i8x16_add(bytes[r], wasm_i8x16_swizzle(wasm_v128_load(table + 16), second));
       }
     }
 #pragma GCC unroll 4

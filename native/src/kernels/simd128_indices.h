@@ -1,6 +1,6 @@
-// What both WebAssembly files share: the look-up, and the indices of values. Everything is static.
-#ifndef BIBERT_SWIZZLE_H
-#define BIBERT_SWIZZLE_H
+// What both WebAssembly files share: the indices of values. Everything is static.
+#ifndef BIBERT_SIMD128_INDICES_H
+#define BIBERT_SIMD128_INDICES_H
 
 #include <wasm_simd128.h>
 
@@ -10,16 +10,6 @@
 
 namespace bibert {
 namespace {
-
-// Entry indices[i] of a table of 16 bytes; an index is below 16. The relaxed instruction leaves only larger ones open,
-// and saves engines on x86-64 an instruction.
-[[gnu::always_inline]] inline v128_t swizzle(v128_t table, v128_t indices) {
-#if defined(__wasm_relaxed_simd__)
-  return wasm_i8x16_relaxed_swizzle(table, indices);
-#else
-  return wasm_i8x16_swizzle(table, indices);
-#endif
-}
 
 // The indices of four values, in 32 bits (numeric contract, rule 9). Truncation equals floor, except below 0, where the
 // index is 0 anyway and the unsigned narrowing that must follow sets it.
