@@ -8,10 +8,11 @@ PYTEST_ARGS ?= -n logical --maxprocesses 8
 
 .DEFAULT_GOAL := help
 NATIVE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DBIBERT_TESTS=ON -S .
+WASM = --toolchain native/cmake/wasm.cmake -DBIBERT_ZIG=$(shell $(BIN)/python -c 'import ziglang; print(ziglang.__path__[0])')/zig
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --test-dir
 FUZZ_INPUTS ?= 5000000
 
-.PHONY: help quickstart test test-native test-arm test-avx512 test-sanitizers fuzz bench-kernels assets docs lint format wheel check-wheel clean
+.PHONY: help quickstart test test-native test-arm test-avx512 wasm test-wasm test-sanitizers fuzz bench-kernels assets docs lint format wheel check-wheel clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -43,6 +44,21 @@ test-avx512: $(INSTALLED) ## Run the C++ tests on an emulated CPU with AVX-512 (
 	$(NATIVE) -B build/static -DCMAKE_EXE_LINKER_FLAGS=-static
 	$(BIN)/cmake --build build/static
 	sh native/tests/emulate_avx512.sh build/static
+
+$(VENV)/.zig: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt ziglang
+	@touch $@
+
+wasm: $(VENV)/.zig ## Build the npm package in js/ (needs npm; the first time, zig builds its C++ library, which takes minutes)
+	$(NATIVE) -B build/wasm $(WASM)
+	$(BIN)/cmake --build build/wasm --target bibert
+	cp build/wasm/native/wasm/bibert.wasm js/
+	cd js && npm ci --no-audit --no-fund && npm run build
+
+test-wasm: $(VENV)/.zig ## Run the C++ tests for WebAssembly in Node
+	$(NATIVE) -B build/wasm $(WASM)
+	$(BIN)/cmake --build build/wasm
+	$(CTEST) build/wasm
 
 test-sanitizers: $(INSTALLED) ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
@@ -91,5 +107,5 @@ check-wheel: wheel ## Install the wheel without torch and label a text with the 
 	build/wheel-venv/bin/bibert predict --model quickstart/bibert_4.bibert "a gorgeous, witty film"
 
 clean: ## Remove the virtual environment and all generated files
-	rm -rf $(VENV) quickstart build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) quickstart build dist js/dist js/node_modules js/bibert.wasm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -94,7 +94,8 @@ bibert_status bibert_model_create(const bibert_config* config, const void* data,
     *model = nullptr;
     require(config, "config");
     require(data, "data");
-    *model = new bibert_model{bibert::make_model(*config, data, size, bibert::choose_kernels(isa)), {}};
+    const size_t bytes = static_cast<size_t>(size);
+    *model = new bibert_model{bibert::make_model(*config, data, bytes, bibert::choose_kernels(isa)), {}};
   });
 }
 

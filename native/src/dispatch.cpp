@@ -30,6 +30,9 @@ std::vector<const Kernels*> find_kernels() {
 #if defined(BIBERT_HAS_NEON)
   found.push_back(&kNeon);  // every 64-bit ARM CPU has it
 #endif
+#if defined(BIBERT_HAS_SIMD128)
+  found.push_back(&kSimd128);  // a browser without it refuses the module
+#endif
   found.push_back(&kReference);
   return found;
 }

@@ -146,6 +146,9 @@ extern const Kernels kAvx512;
 #if defined(BIBERT_HAS_NEON)
 extern const Kernels kNeon;
 #endif
+#if defined(BIBERT_HAS_SIMD128)
+extern const Kernels kSimd128;
+#endif
 
 }  // namespace bibert
 

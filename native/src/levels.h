@@ -82,6 +82,9 @@ extern const LevelKernels kAvx512Levels;
 #if defined(BIBERT_HAS_NEON)
 extern const LevelKernels kNeonLevels;
 #endif
+#if defined(BIBERT_HAS_SIMD128)
+extern const LevelKernels kSimd128Levels;
+#endif
 
 }  // namespace bibert
 

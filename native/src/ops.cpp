@@ -4,6 +4,20 @@
 #include <cmath>
 
 namespace bibert {
+namespace {
+
+// Only basic operations in a fixed order, so that every platform computes the same bits (numeric contract, rule 7).
+double tanh_of(double x) {
+  const double small = (x < -10.0 ? -10.0 : x > 10.0 ? 10.0 : x) / 32.0;
+  const double square = small * small;
+  const double above = small * (((square + 378.0) * square + 17325.0) * square + 135135.0);
+  double value = above / (((28.0 * square + 3150.0) * square + 62370.0) * square + 135135.0);
+  for (int doubling = 0; doubling < 5; ++doubling) value = (value + value) / (value * value + 1.0);
+  return value;
+}
+
+}  // namespace
+
 void embed(const Model& model, int32_t id, int32_t token_type, int32_t position, float* row) {
   const Embeddings& from = model.embeddings;
   const size_t hidden = model.config.hidden;
@@ -38,7 +52,7 @@ void take_head(const Model& model, const uint64_t* rows, size_t count, size_t he
 bool classify(const Model& model, float* pooled, float* logits) {
   const size_t hidden = model.config.hidden;
   bool finite = true;
-  for (size_t c = 0; c < hidden; ++c) pooled[c] = static_cast<float>(std::tanh(static_cast<double>(pooled[c])));
+  for (size_t c = 0; c < hidden; ++c) pooled[c] = static_cast<float>(tanh_of(static_cast<double>(pooled[c])));
   for (size_t label = 0; label < model.config.labels; ++label) {
     const float* weight = model.classifier_weight.data() + label * padded(hidden);
     double sum = 0.0;

@@ -139,6 +139,9 @@ int run(const char* name, unsigned long rounds, const Fixed& fixed, const Round&
 #if defined(BIBERT_HAS_NEON)
     &bibert::kNeon,
 #endif
+#if defined(BIBERT_HAS_SIMD128)
+    &bibert::kSimd128,
+#endif
     &kReference
   };
   bool same = true;

@@ -3,7 +3,7 @@
 //
 //   model_test [rounds]    random models after the fixed ones, 12 by default; round n is the same on all machines
 //
-// Prints a hash of all logits for each instruction set, to compare machines with the same math library, and exits with
+// Prints a hash of all logits for each instruction set, to compare machines, and exits with
 // 1 if anything differs.
 #include <cstring>
 #include <map>

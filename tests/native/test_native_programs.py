@@ -3,6 +3,7 @@
 `make test-native` runs them with more rounds, `make test-sanitizers` with sanitizers.
 """
 
+import importlib.util
 import subprocess
 from pathlib import Path
 
@@ -32,3 +33,25 @@ def test_a_native_test_passes(name, native_build):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 failures" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_native_tests_pass_on_webassembly(build, tool):
+    node, zig = tool("node"), importlib.util.find_spec("ziglang")
+    if zig is None:
+        pytest.skip("needs ziglang: make wasm installs it")
+    compiler = Path(zig.submodule_search_locations[0]) / "zig"
+    toolchain = "-DCMAKE_TOOLCHAIN_FILE=native/cmake/wasm.cmake"
+    folder = build("wasm-tests", toolchain, f"-DBIBERT_ZIG={compiler}", "-DBIBERT_TESTS=ON")
+    runner = Path(__file__).parents[2] / "native" / "wasm" / "run.mjs"
+    for name, rounds in {
+        "api_test": "",
+        "reader_test": "",
+        "kernels_test": "5",
+        "levels_test": "5",
+        "model_test": "2",
+    }.items():
+        command = [node, "--no-warnings", runner, folder / "native" / "tests" / name, *rounds.split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "0 failures" in done.stdout

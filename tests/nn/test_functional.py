@@ -9,6 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from bibert.errors import NumericError
 from bibert.nn import functional as fn
 from bibert.nn.functional import Quantized
 
@@ -194,3 +195,17 @@ def test_under_autocast_a_product_of_few_channels_has_the_same_integers_and_near
         assert gradient.dtype == torch.float32
         assert not torch.equal(gradient, expected)  # it was computed in fewer bits
         torch.testing.assert_close(gradient, expected, rtol=2**-6, atol=2**-5)
+
+
+def test_the_exact_tanh_is_the_tanh_rounded_once():
+    sizes = np.random.default_rng(7).uniform(-45, 1.3, 200_000)
+    x = torch.from_numpy(np.concatenate([10.0**sizes, -(10.0**sizes), EDGES]).astype(np.float32))
+    assert torch.equal(fn.exact_tanh(x), x.double().tanh().float())
+    assert fn.exact_tanh(torch.tensor([math.inf, -math.inf])).tolist() == [1.0, -1.0]
+
+
+def test_an_exact_linear_layer_sums_channel_by_channel_in_float64():
+    x, weight = torch.tensor([[1.0, 2.0**60, -(2.0**60), 3.0]]), torch.ones(2, 4)
+    assert fn.exact_linear(x, weight, torch.tensor([0.0, 0.5])).tolist() == [[3.0, 3.5]]  # 1 is lost, 3 is not
+    with pytest.raises(NumericError, match="logit"):
+        fn.exact_linear(x, weight, torch.tensor([0.0, math.inf]))

@@ -20,7 +20,6 @@ from bibert.nn.layers import (
     QuantEmbedding,
     QuantLinear,
     SoftmaxAttention,
-    in_float64,
 )
 from bibert.nn.schemes import SCHEMES, baseline_quantile
 
@@ -134,15 +133,6 @@ def test_an_embedding_teaches_the_rows_it_looked_up_but_not_the_padding():
     gradient = layer.weight.grad
     assert (gradient[[0, 1, 3, 4]] == 0).all()
     torch.testing.assert_close(gradient[5], upstream[0, 2] - upstream[0, 2].mean())
-
-
-def test_a_head_in_float64_is_rounded_once():
-    torch.manual_seed(6)
-    head, x = torch.nn.Linear(50, 3), torch.randn(4, 50)
-    exact = x.double() @ head.weight.double().T + head.bias.double()
-    assert torch.equal(in_float64(head, x), exact.float())
-    assert torch.equal(in_float64(torch.nn.Tanh(), x), torch.tanh(x.double()).float())
-    assert head.weight.dtype == torch.float32
 
 
 # ---------------------------------------------------------------------------------------------- attention

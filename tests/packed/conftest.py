@@ -1,6 +1,11 @@
-"""Small valid models with random values, of any shape."""
+"""Small valid models with random values, of any shape, and the reader of the npm package."""
 
 import dataclasses
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
@@ -56,3 +61,23 @@ def small_configs():
     )
     bits = st.fixed_dictionaries(dict.fromkeys(("activation_bits", "attention_bits"), st.sampled_from(DIAL)))
     return one_bit | st.builds(lambda config, bits: dataclasses.replace(config, **LEVELS, **bits), one_bit, bits)
+
+
+@pytest.fixture
+def check_in_javascript(tmp_path):
+    """A function that checks that the npm package reads good files and refuses bad ones with the messages of Python."""
+    js, node = Path(__file__).parents[2] / "js", shutil.which("node")
+    if node is None or not (js / "dist" / "file.js").exists():
+        pytest.skip("needs node, and js/dist from make wasm")
+
+    def check(good, bad):
+        listed = [{"file": str(path), "message": message} for path, message in bad.items()]
+        files = tmp_path / "files.json"
+        files.write_text(json.dumps({"good": list(map(str, good)), "bad": listed}), "utf-8")
+        command = [node, "--test", js / "test" / "bad_files.test.mjs"]
+        environment = os.environ | {"BIBERT_FILES": str(files)}
+        run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert run.returncode == 0, run.stdout
+        assert "# skipped 0" in run.stdout
+
+    return check

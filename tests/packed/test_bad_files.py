@@ -289,10 +289,17 @@ def draft_of_levels(make_levels):
 
 
 @pytest.fixture(scope="module")
-def messages(draft, draft_of_levels, tmp_path_factory):
+def folder(tmp_path_factory):
+    """The folder of all bad files, which have the name of their kind."""
+    return tmp_path_factory.mktemp("bad")
+
+
+@pytest.fixture(scope="module")
+def messages(draft, draft_of_levels, folder):
     """What `load` says of every kind, without the path it starts with."""
-    path, found = tmp_path_factory.mktemp("bad") / "bad.bibert", {}
+    found = {}
     for name, (change, _) in ALL.items():
+        path = folder / name
         changed = copy.deepcopy(draft_of_levels if name in LEVELS else draft)
         content = change if isinstance(change, bytes) else change(changed)
         path.write_bytes(content if isinstance(content, bytes) else changed.build())
@@ -314,3 +321,7 @@ def test_each_bad_file_is_refused_with_its_own_short_message(name, messages):
     assert [other for other in ALL if re.search(ALL[name][1], messages[other])] == [name]
     assert messages[name].isprintable()
     assert len(messages[name]) < 700
+
+
+def test_javascript_refuses_each_bad_file_with_the_same_message(messages, folder, check_in_javascript):
+    check_in_javascript([], {folder / name: message for name, message in messages.items()})

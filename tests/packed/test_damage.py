@@ -100,19 +100,33 @@ def hostile_headers(good):
     yield "{" + ",".join(f'"{number}":0' for number in range(80_000)) + "}"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")
-def test_a_hostile_header_is_refused_with_half_a_gigabyte_of_memory_and_in_time(small_file, tmp_path):
+@pytest.fixture
+def hostile_files(small_file, tmp_path):
+    """Files with these headers and the data of a good one."""
     good, folder = small_file.read_bytes(), tmp_path / "hostile"
     folder.mkdir()
     data = good[8 + int.from_bytes(good[:8], "little") :]
-    headers = list(hostile_headers(good))
-    for number, text in enumerate(headers):
+    for number, text in enumerate(hostile_headers(good)):
         raw = text.encode() + b" " * (-len(text.encode()) % 8)
         (folder / f"{number:03}").write_bytes(len(raw).to_bytes(8, "little") + raw + data)
-    command = [sys.executable, "-c", HOSTILE, folder]
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")
+def test_a_hostile_header_is_refused_with_half_a_gigabyte_of_memory_and_in_time(hostile_files):
+    command = [sys.executable, "-c", HOSTILE, hostile_files[0].parent]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.stderr == ""
-    assert len(run.stdout.splitlines()) == len(headers) >= 100
+    assert len(run.stdout.splitlines()) == len(hostile_files) >= 100
+
+
+def test_javascript_refuses_hostile_headers_and_damage(small_file, hostile_files, check_in_javascript):
+    messages = {}
+    for path in hostile_files:
+        with pytest.raises(ModelFileError) as refusal:
+            load(path)
+        messages[path] = str(refusal.value).removeprefix(f"{path}: ")
+    check_in_javascript([small_file], messages)
 
 
 WRITER = """

@@ -126,9 +126,18 @@ class Pass:
         for number in range(self.config["layers"]):
             hidden = self.layer(f"layers.{number}", hidden)
         x = self.read("pooler_input", hidden[:1])
-        pooled = [f32(math.tanh(value)) for value in self.linear("pooler", x)[0].tolist()]
+        pooled = [f32(tanh(value)) for value in self.linear("pooler", x)[0].tolist()]
         weight, bias = self.tensors["classifier.weight"].tolist(), self.tensors["classifier.bias"].tolist()
         return [f32(ordered_sum(row, pooled) + b) for row, b in zip(weight, bias, strict=True)]
+
+
+def tanh(x):
+    y = min(max(x, -10.0), 10.0) / 32
+    s = y * y
+    t = y * (((s + 378) * s + 17325) * s + 135135) / (((28 * s + 3150) * s + 62370) * s + 135135)
+    for _ in range(5):
+        t = (t + t) / (t * t + 1)
+    return t
 
 
 def ordered_sum(row, pooled):

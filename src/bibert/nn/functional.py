@@ -309,3 +309,32 @@ def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: 
     centre = mean / GRID
     inverse = 1.0 / torch.sqrt(variance / GRID**2 + eps)
     return (((x.double() - centre) * inverse) * weight.double() + bias.double()).to(x.dtype)
+
+
+def exact_tanh(x: Tensor) -> Tensor:
+    """Tanh by basic operations in float64, rounded once (numeric contract, rule 7): no library's tanh differs from it.
+
+    Lambert's continued fraction, cut off, for a 32nd of x; then tanh(2a) = 2·tanh(a) / (1 + tanh²(a)) five times.
+    """
+    small = x.double().clamp(-10.0, 10.0) / 32.0
+    square = small * small
+    value = small * (((square + 378.0) * square + 17325.0) * square + 135135.0)
+    value = value / (((28.0 * square + 3150.0) * square + 62370.0) * square + 135135.0)
+    for _ in range(5):
+        value = (value + value) / (value * value + 1.0)
+    return value.to(x.dtype)
+
+
+def exact_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A float layer (B, C) to (B, N) in float64, one channel after the other, the bias last, rounded once (rule 7).
+
+    Raises:
+        NumericError: a logit is not finite.
+    """
+    total = torch.zeros(len(x), len(weight), dtype=torch.float64, device=x.device)
+    for channel, column in zip(x.double().unbind(-1), weight.double().unbind(-1), strict=True):
+        total = total + channel[:, None] * column
+    out = (total + bias.double()).to(x.dtype)
+    if not out.isfinite().all():
+        raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
+    return out

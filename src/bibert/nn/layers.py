@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig
 
-from bibert.errors import NumericError
 from bibert.nn import functional
 from bibert.nn.functional import AttentionResult, HeadLevels, Quantized
 from bibert.nn.levels import LevelAttention, Levels
@@ -171,15 +170,6 @@ class LayerNorm(nn.LayerNorm):
         if self.training or not self.is_exact:
             return super().forward(x)
         return functional.exact_layer_norm(x, self.weight, self.bias, self.eps, self.name)
-
-
-def in_float64(function: nn.Module, x: Tensor) -> Tensor:
-    """Evaluate a float head in float64 and round once to float32 (numeric contract, rule 7); it must be finite."""
-    parameters = {name: value.double() for name, value in function.named_parameters()}
-    out: Tensor = torch.func.functional_call(function, parameters, (x.double(),)).to(x.dtype)
-    if not out.isfinite().all():
-        raise NumericError("a logit is not finite; the model has diverged: train it with a lower learning rate")
-    return out
 
 
 class SoftmaxAttention(nn.Module):

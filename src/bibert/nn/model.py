@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.activations import ACT2FN
 from transformers.utils import ModelOutput
 
+from bibert.nn import functional
 from bibert.nn.layers import (
     BertAttention,
     BiAttention,
@@ -25,7 +26,6 @@ from bibert.nn.layers import (
     QuantEmbedding,
     QuantLinear,
     Shift,
-    in_float64,
     shift,
 )
 from bibert.nn.quantizers import Calibrated
@@ -165,7 +165,7 @@ class BertPooler(nn.Module):
         """(B, T, C) to (B, C)."""
         first = self.dense(self.input_shift(hidden[:, 0]))
         exact = self.is_exact and not self.training
-        return in_float64(self.activation, first) if exact else self.activation(first)
+        return functional.exact_tanh(first) if exact else self.activation(first)
 
 
 class BiBertPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -277,7 +277,10 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)
         pooled = self.dropout(out.pooler_output)
         exact = self.is_exact and not self.training
-        logits = in_float64(self.classifier, pooled) if exact else self.classifier(pooled).to(pooled.dtype)
+        if exact:
+            logits = functional.exact_linear(pooled, self.classifier.weight, self.classifier.bias)
+        else:
+            logits = self.classifier(pooled).to(pooled.dtype)
         loss = None if labels is None else label_loss(logits, labels)
         return BiBertOutput(loss=loss, logits=logits, trace=out.trace)
 
