@@ -72,7 +72,7 @@ class _DirectionDistance(torch.autograd.Function):
 
 def norm(rows: Tensor) -> Tensor:
     """The Euclidean norm of each row, (rows, 1)."""
-    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)  # type: ignore[no-any-return]
 
 
 def similarity(x: Tensor) -> Tensor:

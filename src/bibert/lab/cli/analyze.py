@@ -1,6 +1,6 @@
 """`bibert analyze ...`: the paper's analysis as commands. `cost` and the pages have files of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -255,7 +255,7 @@ def _cells(difference: Difference | None) -> tuple[str, str]:
     return f"{difference.accuracy:.2f}", f"{difference.points:+.2f} ± {difference.error:.2f}"
 
 
-SHORT = {  # of the list of commands, whose lines have 60 characters
+SHORT: dict[Callable[..., None], str] = {  # of the list of commands, whose lines have 60 characters
     theory: "The theorems by simulation.",
     entropy: "The entropy of binarized activations.",
     direction: "How attention moves towards the teacher's, or away.",
