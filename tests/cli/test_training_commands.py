@@ -175,7 +175,7 @@ MISTAKES = {  # a command, and what its one line of error must name
     f"{FINETUNE} --set seed": "KEY=VALUE",
     f"{FINETUNE} --set seed=often": "seed",
     f"{DISTILL} -s bibert --bits 2": "--bits 2 and --scheme bibert",
-    f"{DISTILL} --bits 3": "--bits is 3, must be one of 1, 2, 4",
+    f"{DISTILL} --bits 3": "bits is 3, must be one of 1, 2, 4",
     f"{DISTILL} -s bibret": "did you mean 'bibert'",
     f"{DISTILL} --set weights.hiden=1": "'hidden'",
     f"{DISTILL} --start other-words {SHORT}": "the teacher's vocabulary",
