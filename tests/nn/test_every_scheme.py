@@ -160,9 +160,7 @@ def test_every_product_of_eval_mode_sees_the_levels_of_the_scheme(scheme, teache
     calibrate(student, batch, teacher)
     with Products() as products, torch.no_grad():
         student(**batch)
-    seen = products.seen
-    head = seen.pop()
-    assert (head[0], head[1].dtype) == ("addmm", torch.float64)  # the classifier: float64, the only exception
+    seen = products.seen  # without the classifier, which adds up in a fixed order
     assert {left.dtype for _, left, _ in seen} == {torch.float32}
     linear = [entry for entry in seen if entry[0] == "mm"]
     heads = [entry for entry in seen if entry[0] == "bmm"]

@@ -144,7 +144,7 @@ def test_kills_at_random_moments_change_no_byte(name, packed_file, tmp_path):
     again, journal = [*command, "-o", str(tmp_path / name)], journal_of(tmp_path / name)
     for _ in range(2):
         before = journal.stat().st_size if journal.exists() else 0
-        moment = before + chance.randrange(1, 80_000)
+        moment = before + chance.randrange(1, 20_000)
         with subprocess.Popen(again, stderr=subprocess.PIPE) as process:
             while process.poll() is None and (not journal.exists() or journal.stat().st_size < moment):
                 time.sleep(0.001)

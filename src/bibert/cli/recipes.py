@@ -19,6 +19,10 @@ USE = {
     "cpu": "GLUE on a CPU, in bibert reproduce",
     "paper": "GLUE as the paper says: a GPU and many hours",
     "released": "GLUE as the paper's released code does it",
+    "rival": "what the recipes of the rivals below have in common",
+    "ternarybert": "the schemes ternarybert_*, as their authors trained",
+    "binarybert": "the schemes binarybert_*, as their authors trained",
+    "bit": "GLUE as BiT trains its students",
 }
 SHOWN = ("learning_rate", "epochs", "batch_size", "max_length", "eval_every")  # of every preset
 

@@ -6,6 +6,7 @@ Texts are encoded (`text`) and computed (`engine`) a window at a time, so an end
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
@@ -173,12 +174,7 @@ class TextClassifier:
 
     def scored(self, logits: NDArray[np.float32], function: str | None = None) -> Answers:
         """Turn logits (rows, labels) into scores and labels; `function` is `function_to_apply` of a call."""
-        name = str(function or ("none" if len(self.labels) == 1 else "softmax")).lower()
-        if name not in SCORE_FUNCTIONS:
-            raise EngineError(f"function_to_apply is {function!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
-        if name == "softmax":
-            return Answers(self.labels, softmax(logits, self.temperature))
-        return Answers(self.labels, SCORE_FUNCTIONS[name](logits))
+        return Answers(self.labels, self._score_function(function)(logits))
 
     def __call__(
         self,
@@ -199,7 +195,8 @@ class TextClassifier:
             every = f"None for all {len(self.labels)} labels"
             raise EngineError(f"top_k is {top_k!r}, must be a whole number of 1 or more, or {every}")
         rows = map(_as_row, [inputs] if isinstance(inputs, str | Mapping) else inputs)
-        blocks = (self.scored(block, function_to_apply) for block in self._blocks(rows, WINDOW))
+        score = self._score_function(function_to_apply)  # refuses a wrong name before the first row
+        blocks = (Answers(self.labels, score(block)) for block in self._blocks(rows, WINDOW))
         answers = (answer for block in blocks for answer in (block.best() if top_k is ... else block.ranked(top_k)))
         if isinstance(inputs, Mapping) or (isinstance(inputs, str) and top_k is not ...):
             return next(answers)
@@ -222,6 +219,12 @@ class TextClassifier:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _score_function(self, function: str | None) -> Callable[[NDArray[np.float32]], Scores]:
+        name = str(function or ("none" if len(self.labels) == 1 else "softmax")).lower()
+        if name not in SCORE_FUNCTIONS:
+            raise EngineError(f"function_to_apply is {function!r}; {did_you_mean(name, SCORE_FUNCTIONS)}")
+        return partial(softmax, temperature=self.temperature) if name == "softmax" else SCORE_FUNCTIONS[name]
 
     def _blocks(self, rows: Iterable[Text], window: int, where: Where = BY_NUMBER) -> Iterator[NDArray[np.float32]]:
         """Yield logits in the order of the rows, a window at a time."""

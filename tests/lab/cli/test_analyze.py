@@ -55,7 +55,7 @@ def test_theory_prints_the_papers_figures_beside_ours_and_analyze_alone_a_list(b
 
 def test_theory_as_json_has_every_statement(as_json):
     facts = as_json("analyze", "theory", "--samples", 100_000, "--rows", 200)
-    assert facts.keys() == {"theorem_1", "theorem_2", "theorem_3", "proposition_1", "quantiles"}
+    assert facts.keys() == {"theorem_1", "theorem_2", "theorem_3", "proposition_1", "proposition_2", "quantiles"}
     thresholds = [line["threshold"] for line in facts["theorem_1"]]
     assert thresholds == sorted(thresholds, reverse=True)
     for line in facts["theorem_3"]:
