@@ -9,9 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
-# Lines of Python: lower these numbers when something shrinks. They were 10,000, 4,800 and 16,500 before the general
-# stage, training from labels alone, texts without labels and calibrated scores; only features raise them.
-BUDGETS = {"src/bibert without lab": 10_700, "src/bibert/lab": 4_800, "tests": 16_700}
+# Lines of Python: lower these numbers when something shrinks; only features raise them. Serving and integrations count
+# apart from the rest of the product.
+BUDGETS = {"src/bibert": 12_000, "serving and integrations": 1_400, "src/bibert/lab": 5_350, "tests": 19_550}
 # Written with a class of one letter each, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"[/]work/|[/]root/|[/]home/\w|[/]tmp/\w")
 
@@ -31,7 +31,9 @@ def lines_of(file: Path) -> int:
 
 def test_the_product_the_laboratory_and_the_tests_stay_within_their_budgets():
     lab, package = tracked("src/bibert/lab/*.py"), tracked("src/bibert/*.py")
-    parts = dict(zip(BUDGETS, (set(package) - set(lab), lab, tracked("tests/*.py")), strict=True))
+    apart = tracked("src/bibert/serving/*.py", "src/bibert/integrations/*.py", "src/bibert/sklearn.py")
+    files = (set(package) - {*lab, *apart}, apart, lab, tracked("tests/*.py"))
+    parts = dict(zip(BUDGETS, files, strict=True))
     lines = {part: sum(map(lines_of, files)) for part, files in parts.items()}
     assert all(lines.values())
     assert {part: count for part, count in lines.items() if count > BUDGETS[part]} == {}
