@@ -21,7 +21,7 @@ from bibert.lab.card import CardRequest, card
 from bibert.models import DEFAULT, FOLDER, fetch, find_file, is_hub_id, shipped_file
 from bibert.packed import file
 
-CLASSIFIERS = {"sst2": 4, DEFAULT: 2}  # with the lines of their cards about data, commits and starts
+CLASSIFIERS = {"sst2": 4, "sentiment_2": 2, DEFAULT: 2}  # with the lines of their cards about data, commits and starts
 COMMANDS = Path(__file__).parents[1] / "docs" / "models.md"
 CLEAR = {
     "a gorgeous, witty film": "positive",
@@ -32,7 +32,7 @@ CLEAR = {
 
 
 SENTENCES = Path(__file__).parent / "sentences.csv"
-RIGHT = {"sst2": 74, DEFAULT: 84}  # of these 100 sentences, written before the models were trained
+RIGHT = {"sst2": 74, "sentiment_2": 83, DEFAULT: 84}  # of these 100 sentences, written before the models were trained
 
 
 @pytest.fixture(scope="module", params=CLASSIFIERS)
