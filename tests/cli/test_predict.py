@@ -116,7 +116,7 @@ def test_probabilities_have_names_in_plain_lines(predict):
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
 def test_a_line_is_answered_before_the_next_one_comes(packed_file):
-    with started(packed_file, "--line-buffered", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with started(packed_file, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         for text in (b"a film", b"dull"):
             process.stdin.write(text + b"\n")
             process.stdin.flush()
@@ -226,8 +226,8 @@ def test_lines_go_to_files_with_any_suffix_that_names_no_other_format(predict, t
 REFUSED = {
     "a text and a file": (["text", "--input", "in.csv"], "--input: for files"),
     "a text and options of files": (
-        ["text", "--format", "csv", "--text-column", "a", "--encoding", "latin-1", "--line-buffered"],
-        "--format, --text-column, --encoding, --line-buffered: for files",
+        ["text", "--format", "csv", "--text-column", "a", "--encoding", "latin-1"],
+        "--format, --text-column, --encoding: for files",
     ),
     "no model": (["-m", "no.bibert", "text"], "no.bibert: no such file"),
     "no format": (["--input", "in.xyz"], "in.xyz: the suffix shows no known format"),

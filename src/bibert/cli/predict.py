@@ -46,9 +46,6 @@ class InputOptions:
     text_column: TextColumn = ""
     pair_column: PairColumn = ""
     encoding: Annotated[str, typer.Option(help="Encoding of the input. The output is UTF-8.")] = "utf-8"
-    line_buffered: Annotated[
-        bool, typer.Option("--line-buffered", help="Answer each row as it comes, for a pipe that stays open.")
-    ] = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +179,6 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
     from bibert.data.columns import Columns
     from bibert.data.lines import Decoding
     from bibert.data.readers import format_of
-    from bibert.runtime.classifier import WINDOW
     from bibert.runtime.tables import Source
 
     path = None if rows.input == STANDARD else rows.input
@@ -194,11 +190,10 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
         raise BibertError("plain lines have no columns; name another format with --format, or leave the columns out")
     if path is not None and target is not None and path.resolve() == target.resolve():
         raise BibertError(f"{target}: is the input itself; give another name, the input is kept")
-    typed = path is None and sys.stdin is not None and sys.stdin.isatty()
-    if typed:
+    if path is None and sys.stdin is not None and sys.stdin.isatty():
         say("type a text and Enter; Ctrl-D ends")
     decoding = Decoding(rows.encoding, on_error, REMEDY_OF_FILES)
-    return Source(path, file_format, columns, decoding, 1 if typed or rows.line_buffered else WINDOW)
+    return Source(path, file_format, columns, decoding)
 
 
 def _label_texts(texts: "list[Text]", labeller: "Labeller", target: Path | None, written: str) -> None:
