@@ -112,7 +112,7 @@ def predict(
     Each text gives a line: label, score and text, separated by tabs.
 
     The rows of a file keep their columns and order, and gain the columns label and score. After a kill, the same
-    command goes on where it was and gives the same bytes.
+    command continues where it was and gives the same bytes.
 
     Example: bibert predict "a gorgeous, witty film" "dull"
 

@@ -1,4 +1,4 @@
-"""What `bibert predict` has done so far, beside its output: after a kill, the same command goes on from there.
+"""What `bibert predict` has done so far, beside its output: after a kill, the same command continues from there.
 
 The journal holds the labels, block by block, one JSON line each below a line that identifies the task. The output
 itself is written whole at the end of the work, so that any format can be continued: rows are read again, which takes
