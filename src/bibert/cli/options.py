@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bibert.data.examples import Split, TextData
     from bibert.training.recipe import Recipe
 
-PACKED_HELP = "A packed file, a Hub id, or sst2, the model shipped with bibert."
+PACKED_HELP = "A packed file, a Hub id, or a model shipped with bibert, such as sst2."
 
 
 def option(help_text: str, *names: str, **settings: Any) -> Any:
