@@ -1,5 +1,6 @@
 // Reads a packed file from memory, or explains why it cannot: the checks of docs/packed-format.md, section 6, in their
 // order and with the messages of the Python reader.
+import { checkBounds } from "./bounds.js";
 import {
   DAMAGED, isEqual, Json, JsonObject, ModelFileError, mostCommon, parseJson, parseObject, repr, reprBytes, reprFloat,
   writeJson,
@@ -35,6 +36,8 @@ export interface PackedModel {
   weights: Uint8Array; // the data section without the tokenizer
   tokenizer: Uint8Array; // the contents of tokenizer.json
 }
+
+type View = Uint8Array | Float32Array | Int32Array;
 
 interface Description {
   config: Config;
@@ -76,7 +79,10 @@ async function read(bytes: Uint8Array): Promise<PackedModel> {
     throw new ModelFileError(`the contents have SHA-256 ${found}, the header says ${digest}; ${DAMAGED}`);
   }
   withRemedy(() => {
-    for (const spec of specs) checkValues(spec, data, description.config);
+    const views = new Map(specs.map((spec) => [spec.name, viewOf(spec, data)]));
+    for (const spec of specs) checkValues(spec, views.get(spec.name)!, description.config);
+    const view = (name: string): any => views.get(name);
+    checkBounds(description.config, view, view);
   });
   const weights = Number(last.offset);
   return { ...description, weights: data.subarray(0, weights), tokenizer: data.subarray(weights) };
@@ -297,15 +303,20 @@ async function sha256(front: Uint8Array, data: Uint8Array): Promise<string> {
   return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** The numbers of a tensor; the bytes of one of bits. */
+function viewOf(spec: TensorSpec, data: Uint8Array): View {
+  const [offset, bytes] = [Number(spec.offset), Number(spec.bytes)];
+  if (spec.dtype !== "F32" && spec.dtype !== "I32") return data.subarray(offset, offset + bytes);
+  const place = [data.buffer as ArrayBuffer, data.byteOffset + offset, bytes / 4] as const;
+  return spec.dtype === "F32" ? new Float32Array(...place) : new Int32Array(...place);
+}
+
 // The values, which neither the table of tensors nor the digest can check.
-function checkValues(spec: TensorSpec, data: Uint8Array, config: Config): void {
-  const offset = Number(spec.offset);
-  if (spec.dtype === "U64" && hasStrayBits(data.subarray(offset, offset + Number(spec.bytes)), spec)) {
+function checkValues(spec: TensorSpec, view: View, config: Config): void {
+  if (!(view instanceof Uint8Array)) checkNumbers(spec, view, config.head_size);
+  else if (spec.dtype === "U64" && hasStrayBits(view, spec)) {
     throw new ModelFileError(`tensor ${repr(spec.name)}: a bit is set after channel ${spec.columns} of a row`);
   }
-  if (spec.dtype !== "F32" && spec.dtype !== "I32") return;
-  const place = [data.buffer as ArrayBuffer, data.byteOffset + offset, Number(spec.bytes) / 4] as const;
-  checkNumbers(spec, spec.dtype === "F32" ? new Float32Array(...place) : new Int32Array(...place), config.head_size);
 }
 
 function hasStrayBits(bytes: Uint8Array, spec: TensorSpec): boolean {

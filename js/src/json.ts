@@ -7,6 +7,7 @@ export type JsonObject = Map<string, Json>;
 export const DAMAGED = "the file is damaged, copy it again";
 const MOST_NESTING = 16;
 const MOST_DIGITS = 32;
+const PYTHON_DIGITS = 4300;
 
 /** A packed file cannot be read; the message says why and what helps. */
 export class ModelFileError extends Error {
@@ -17,8 +18,8 @@ class Parser {
   private at = 0;
 
   constructor(
-    private readonly text: string,
-    private readonly what: string,
+    protected readonly text: string,
+    protected readonly what: string,
   ) {}
 
   parse(): Json {
@@ -29,7 +30,7 @@ class Parser {
   }
 
   // Brackets inside strings do not count; a string that does not end is one token.
-  private checkNesting(): void {
+  protected checkNesting(): void {
     let depth = 0;
     for (const [token] of this.text.matchAll(/"(?:[^"\\]|\\[^])*"?|[[\]{}]/g)) {
       depth += token === "[" || token === "{" ? 1 : token === "]" || token === "}" ? -1 : 0;
@@ -41,12 +42,12 @@ class Parser {
     }
   }
 
-  private fail(message: string, at: number): never {
-    const shown = `${message} at character ${at} of ${this.text.length}`;
+  protected fail(message: string, at: number): never {
+    const shown = `${message} at character ${characters(this.text, at)} of ${characters(this.text)}`;
     throw new ModelFileError(`${this.what}: is not JSON: ${shown}`);
   }
 
-  private reject(message: string): never {
+  protected reject(message: string): never {
     throw new ModelFileError(`${this.what}: ${message}`);
   }
 
@@ -73,26 +74,35 @@ class Parser {
       this.at = at + found[0].length;
       return found[1] === undefined && found[2] === undefined ? this.whole(found[0]) : this.real(found[0]);
     }
-    for (const word of ["NaN", "Infinity", "-Infinity"]) if (text.startsWith(word, at)) this.real(word);
+    for (const word of ["NaN", "Infinity", "-Infinity"]) if (text.startsWith(word, at)) return this.constant(word, at);
     return this.fail("Expecting value", at);
   }
 
-  private whole(digits: string): bigint {
+  protected whole(digits: string): bigint {
     if (digits.length > MOST_DIGITS) {
       this.reject(`a number has ${digits.length} digits, at most ${MOST_DIGITS} are allowed`);
     }
     return BigInt(digits);
   }
 
-  private real(digits: string): number {
+  protected real(digits: string): number {
     if (!Number.isFinite(Number(digits))) this.reject(`the number ${digits} is not finite`);
     return Number(digits);
   }
 
+  private constant(word: string, at: number): number {
+    this.at = at + word.length;
+    return this.real(word);
+  }
+
   private string(start: number): string {
     const { text } = this;
+    const plain = /[^"\\\0-\x1f]*/y;
     let out = "";
     for (let at = start + 1; ; ) {
+      plain.lastIndex = at;
+      out += plain.exec(text)![0];
+      at = plain.lastIndex;
       const c = text[at];
       if (c === undefined) this.fail("Unterminated string starting at", start);
       if (c === '"') {
@@ -100,16 +110,11 @@ class Parser {
         return out;
       }
       if (c < " ") this.fail("Invalid control character at", at);
-      if (c !== "\\") {
-        out += c;
-        ++at;
-        continue;
-      }
       const escape = text[at + 1];
       if (escape === undefined) this.fail("Unterminated string starting at", start);
-      const plain = '"\\/bfnrt'.indexOf(escape);
-      if (plain >= 0) {
-        out += '"\\/\b\f\n\r\t'[plain];
+      const simple = '"\\/bfnrt'.indexOf(escape);
+      if (simple >= 0) {
+        out += '"\\/\b\f\n\r\t'[simple];
         at += 2;
       } else if (escape === "u") {
         const digits = text.slice(at + 2, at + 6);
@@ -166,6 +171,49 @@ class Parser {
     this.at = at + 1;
     return values;
   }
+}
+
+// As Python's own parser: any nesting, NaN and infinity. Its messages start with "tokenizer".
+class LooseParser extends Parser {
+  protected override checkNesting(): void {}
+
+  protected override fail(message: string, at: number): never {
+    const before = this.text.slice(0, at).split("\n");
+    const place = `line ${before.length} column ${characters(before.at(-1)!) + 1} (char ${characters(this.text, at)})`;
+    throw new ModelFileError(`${this.what}: cannot be read (${message}: ${place})`);
+  }
+
+  protected override whole(digits: string): bigint {
+    const count = digits.replace("-", "").length;
+    if (count > PYTHON_DIGITS) {
+      const problem = `Exceeds the limit (${PYTHON_DIGITS} digits) for integer string conversion`;
+      const remedy = "use sys.set_int_max_str_digits() to increase the limit";
+      this.reject(`cannot be read (${problem}: value has ${count} digits; ${remedy})`);
+    }
+    return BigInt(digits);
+  }
+
+  protected override real(digits: string): number {
+    return Number(digits);
+  }
+}
+
+/** Parses the tokenizer.json of a packed file: no repeated keys, all else that Python's json.loads allows. */
+export function parseLoosely(raw: Uint8Array, remedy: string): Json {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
+    return new LooseParser(text, "tokenizer").parse();
+  } catch (error) {
+    if (error instanceof ModelFileError) throw new ModelFileError(`${error.message}; ${remedy}`);
+    const isDeep = error instanceof RangeError;
+    const problem = isDeep ? "maximum recursion depth exceeded" : `not UTF-8`;
+    throw new ModelFileError(`tokenizer: cannot be read (${problem}); ${remedy}`);
+  }
+}
+
+/** How many characters a text has, or its first `end` units. */
+function characters(text: string, end = text.length): number {
+  return [...text.slice(0, end)].length;
 }
 
 /** Parses strictly: no repeated keys, NaN or infinity, bounded numbers and nesting. A message starts with `what`. */

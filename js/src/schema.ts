@@ -2,7 +2,7 @@
 // docs/packed-format.md, sections 3 and 4, is the specification.
 import { byCodePoint, isEqual, Json, JsonObject, ModelFileError, repr, reprTuple } from "./json.js";
 
-const LIMITS: Record<string, bigint> = {
+export const LIMITS: Record<string, bigint> = {
   layers: 48n,
   hidden: 4096n,
   heads: 256n,

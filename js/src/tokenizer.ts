@@ -2,6 +2,7 @@
 // packed file and refuses one that is not BERT's.
 import { Encoded, EngineError } from "./engine.js";
 import { ModelFileError } from "./json.js";
+import { readTokenizer } from "./rules.js";
 import { DROPPED, IDEOGRAPHS, MARKS, PUNCTUATION, SPACES } from "./unicode.js";
 
 const MOST_CHARACTERS = 100_000; // of a text; the rest is not read
@@ -45,13 +46,11 @@ export class Tokenizer {
   private readonly unknown: number;
   private readonly prefix: string;
   private readonly longestWord: number;
-  private readonly cleans: boolean;
-  private readonly splitsIdeographs: boolean;
-  private readonly strips: boolean;
-  private readonly lowers: boolean;
+  private readonly normalize: (text: string) => string;
   private readonly added: Map<string, number>;
   private readonly addedPattern: RegExp | undefined;
   private readonly layouts: [Place[], Place[]];
+  private names: Map<number, string> | undefined;
 
   /** `rows` are those of the word embedding; `name` starts messages. */
   constructor(
@@ -59,46 +58,35 @@ export class Tokenizer {
     rows: number,
     private readonly maxLength: number,
     name: string,
+    tokenTypes = Infinity,
   ) {
     const fail = (problem: string): never => {
       throw new ModelFileError(`${name}: tokenizer: ${problem}; ${PACK_AGAIN}`);
     };
-    const json = parse(raw, fail);
-    const { model, normalizer } = json;
-    for (const [part, found, wanted] of [
-      ["model", model?.type, "WordPiece"],
-      ["normalizer", normalizer?.type, "BertNormalizer"],
-      ["pre_tokenizer", json.pre_tokenizer?.type, "BertPreTokenizer"],
-    ]) {
-      if (found !== wanted) fail(`its ${part} is ${found ?? "absent"}, in JavaScript it must be ${wanted}`);
-    }
-    this.vocabulary = new Map(Object.entries(model.vocab as Record<string, number>));
-    this.prefix = model.continuing_subword_prefix ?? "##";
-    this.longestWord = model.max_input_chars_per_word ?? 100;
-    this.cleans = normalizer.clean_text;
-    this.splitsIdeographs = normalizer.handle_chinese_chars;
-    this.lowers = normalizer.lowercase;
-    this.strips = normalizer.strip_accents ?? this.lowers;
+    const json = withName(name, () => readTokenizer(raw, rows, (values, text) => normalizerOf(values)(text)));
+    const { model } = json;
+    this.vocabulary = model.vocab;
+    this.prefix = model.continuing_subword_prefix;
+    this.longestWord = model.max_input_chars_per_word;
+    this.normalize = normalizerOf(json);
     this.added = new Map();
-    for (const token of json.added_tokens ?? []) {
+    for (const token of json.added_tokens) {
       if (token.normalized || token.single_word || token.lstrip || token.rstrip) {
         fail(`the added token ${JSON.stringify(token.content)} has options that JavaScript does not read`);
       }
       this.added.set(token.content, token.id);
     }
-    const tokens = new Set([...this.vocabulary.keys(), ...this.added.keys()]).size;
-    if (tokens > rows) fail(`has ${tokens} tokens, the word embedding has ${rows} rows`);
-    const unknown = this.added.get(model.unk_token) ?? this.vocabulary.get(model.unk_token);
-    if (unknown === undefined) fail(`'${model.unk_token}', for unknown words, is not among its tokens`);
-    this.unknown = unknown!;
+    this.unknown = this.vocabulary.get(model.unk_token)!;
     // Of two that match at the same place, the longer one.
-    const contents = [...this.added.keys()].filter((text) => text !== "").sort((a, b) => b.length - a.length);
+    const contents = [...this.added.keys()].sort((a, b) => b.length - a.length);
     const escaped = contents.map((text) => text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
     this.addedPattern = escaped.length > 0 ? new RegExp(`(${escaped.join("|")})`, "u") : undefined;
-    this.layouts = [layoutOf(json.post_processor, 1, fail), layoutOf(json.post_processor, 2, fail)];
+    this.layouts = [layoutOf(json.post_processor, 1), layoutOf(json.post_processor, 2)];
     if (specialIn(this.layouts[0]) >= maxLength) {
       fail(`adds ${specialIn(this.layouts[0])} special tokens, the longest input has ${maxLength}`);
     }
+    const type = Math.max(...this.layouts[0].map((place) => place.tokenType));
+    if (type >= tokenTypes) fail(`gives a text the token type ${type}, the model has ${tokenTypes} types`);
   }
 
   encode(text: string): Encoded {
@@ -120,6 +108,12 @@ export class Tokenizer {
     return fill(this.layouts[1], texts.map(({ ids }, i) => ids.slice(0, kept[i])), truncated);
   }
 
+  /** The tokens behind ids, as in the vocabulary. */
+  tokensOf(ids: readonly number[]): string[] {
+    this.names ??= new Map([...this.vocabulary, ...this.added].map(([token, id]) => [id, token]));
+    return ids.map((id) => this.names!.get(id) ?? "");
+  }
+
   /** The tokens of a text without special ones, at least `enough` of them if it has so many. */
   private read(text: string, enough: number): { ids: number[]; cut: boolean } {
     let cut = false;
@@ -137,34 +131,6 @@ export class Tokenizer {
       if (ids.length >= enough) break;
     }
     return { ids, cut };
-  }
-
-  private normalize(text: string): string {
-    const kinds = classesOfCodePoints();
-    if (this.cleans || this.splitsIdeographs) {
-      let out = "";
-      for (const character of text) {
-        const code = character.codePointAt(0)!;
-        const kind = kinds[code]!;
-        if (this.cleans && (kind & DROP) !== 0) continue;
-        if (this.cleans && (kind & SPACE) !== 0) out += " ";
-        else if (this.splitsIdeographs && (kind & IDEOGRAPH) !== 0) out += ` ${character} `;
-        else out += character;
-      }
-      text = out;
-    }
-    if (this.strips && /[^\0-\x7f]/.test(text)) {
-      let out = "";
-      for (const character of text.normalize("NFD")) {
-        if ((kinds[character.codePointAt(0)!]! & MARK) === 0) out += character;
-      }
-      text = out;
-    }
-    if (!this.lowers) return text;
-    if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
-    let out = "";
-    for (const character of text) out += character.toLowerCase(); // one by one: a final sigma stays a sigma
-    return out;
   }
 
   private readWords(text: string, enough: number, ids: number[]): void {
@@ -212,41 +178,68 @@ export class Tokenizer {
   }
 }
 
-// tokenizer.json has no types of ours: the checks above look at every part that is used.
-function parse(raw: Uint8Array, fail: (problem: string) => never): any {
+function withName<T>(name: string, work: () => T): T {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(raw));
+    return work();
   } catch (error) {
-    return fail(`cannot be read (${(error as Error).message})`);
+    if (!(error instanceof ModelFileError)) throw error;
+    throw new ModelFileError(`${name}: ${error.message}`);
   }
 }
 
-function layoutOf(processor: any, texts: number, fail: (problem: string) => never): Place[] {
+/** What BERT's normalizer does to a text. */
+function normalizerOf({ normalizer }: any): (text: string) => string {
+  const { clean_text: cleans, handle_chinese_chars: splits, lowercase: lowers } = normalizer;
+  const strips = normalizer.strip_accents ?? lowers;
+  return (text) => {
+    const kinds = classesOfCodePoints();
+    if (cleans || splits) {
+      let out = "";
+      for (const character of text) {
+        const kind = kinds[character.codePointAt(0)!]!;
+        if (cleans && (kind & DROP) !== 0) continue;
+        if (cleans && (kind & SPACE) !== 0) out += " ";
+        else if (splits && (kind & IDEOGRAPH) !== 0) out += ` ${character} `;
+        else out += character;
+      }
+      text = out;
+    }
+    if (strips && /[^\0-\x7f]/.test(text)) {
+      let out = "";
+      for (const character of text.normalize("NFD")) {
+        if ((kinds[character.codePointAt(0)!]! & MARK) === 0) out += character;
+      }
+      text = out;
+    }
+    if (!lowers) return text;
+    if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
+    let out = "";
+    for (const character of text) out += character.toLowerCase(); // one by one: a final sigma stays a sigma
+    return out;
+  };
+}
+
+// The rules have checked the post-processor.
+function layoutOf(processor: any, texts: number): Place[] {
   const places: Place[] = [];
   const text = (number: number, tokenType: number): void => void places.push({ text: number, token: 0, tokenType });
-  if (processor === null || processor === undefined) {
-    for (let i = 0; i < texts; ++i) text(i, i);
-  } else if (processor.type === "BertProcessing") {
+  if (processor.type === "BertProcessing") {
     const special = ([, token]: [string, number], tokenType: number) => places.push({ token, tokenType });
     special(processor.cls, 0);
     for (let i = 0; i < texts; ++i) {
       text(i, i);
       special(processor.sep, i);
     }
-  } else if (processor.type === "TemplateProcessing") {
-    for (const { Sequence, SpecialToken } of texts === 1 ? processor.single : processor.pair) {
-      if (Sequence !== undefined) text(Sequence.id === "A" ? 0 : 1, Sequence.type_id);
-      else {
-        for (const token of processor.special_tokens[SpecialToken.id].ids) {
-          places.push({ token, tokenType: SpecialToken.type_id });
-        }
+    return places;
+  }
+  for (const { Sequence, SpecialToken } of texts === 1 ? processor.single : processor.pair) {
+    if (Sequence !== undefined) text(Sequence.id === "A" ? 0 : 1, Sequence.type_id);
+    else {
+      for (const token of processor.special_tokens[SpecialToken.id].ids) {
+        places.push({ token, tokenType: SpecialToken.type_id });
       }
     }
-  } else {
-    fail(`its post_processor is ${processor.type}, in JavaScript it must be TemplateProcessing or BertProcessing`);
   }
-  const found = places.flatMap((place) => place.text ?? []).sort();
-  if (found.join() !== [0, 1].slice(0, texts).join()) fail(`does not keep each text of an input of ${texts} once`);
   return places;
 }
 

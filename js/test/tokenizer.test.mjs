@@ -6,11 +6,16 @@ import { Tokenizer } from "../dist/tokenizer.js";
 
 const TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "film", "!", "世", "naive", "##s", "σ", "##σ"];
 const id = (token) => TOKENS.indexOf(token);
+const OPTIONS = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
 const WHOLE = {
-  added_tokens: ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].map((content) => ({ id: id(content), content, normalized: false })),
+  version: "1.0",
+  truncation: null,
+  padding: null,
+  added_tokens: ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].map((content) => ({ id: id(content), content, ...OPTIONS })),
   normalizer: { type: "BertNormalizer", clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase: true },
   pre_tokenizer: { type: "BertPreTokenizer" },
   post_processor: { type: "BertProcessing", cls: ["[CLS]", id("[CLS]")], sep: ["[SEP]", id("[SEP]")] },
+  decoder: null,
   model: {
     type: "WordPiece",
     unk_token: "[UNK]",
@@ -20,7 +25,7 @@ const WHOLE = {
   },
 };
 
-function tokenizer(changes = {}, maxLength = 8, rows = TOKENS.length) {
+function tokenizer(changes = {}, maxLength = 8, rows = 32) {
   return new Tokenizer(new TextEncoder().encode(JSON.stringify({ ...WHOLE, ...changes })), rows, maxLength, "file");
 }
 
@@ -50,13 +55,14 @@ test("a long text is cut off, and of a pair the longer text first", () => {
 
 test("a tokenizer that is not BERT's or does not fit the model is refused", () => {
   for (const [changes, message] of [
-    [{ model: { type: "BPE" } }, /^file: tokenizer: its model is BPE.* WordPiece; pack/],
-    [{ normalizer: null }, /its normalizer is absent/],
-    [{ post_processor: { type: "ByteLevel" } }, /its post_processor is ByteLevel/],
-    [{ added_tokens: [{ id: 0, content: "x", normalized: true }] }, /added token "x"/],
+    [{ model: { type: "BPE" } }, /^file: tokenizer: model is 'BPE', must be of the type WordPiece; use a plain BERT/],
+    [{ normalizer: null }, /tokenizer: normalizer is None, must be of the type BertNormalizer/],
+    [{ post_processor: { type: "ByteLevel" } }, /tokenizer: post_processor is 'ByteLevel'/],
+    [{ added_tokens: [{ id: 4, content: "a", ...OPTIONS, normalized: true }] }, /added token "a" has options/],
+    [{ added_tokens: [{ id: 20, content: "x", ...OPTIONS }] }, /tokenizer: added_tokens\[0\].id is 20, must be 13;/],
   ]) {
     assert.throws(() => tokenizer(changes), { name: "ModelFileError", message });
   }
-  assert.throws(() => tokenizer({}, 8, 5), { message: /has 13 tokens, the word embedding has 5 rows/ });
+  assert.throws(() => tokenizer({}, 8, 5), { message: /model.vocab is an object of 13, must be an object of 1 to 5/ });
   assert.throws(() => tokenizer({}, 2), { message: /adds 2 special tokens, the longest input has 2/ });
 });

@@ -70,10 +70,10 @@ def check_in_javascript(tmp_path):
     if node is None or not (js / "dist" / "file.js").exists():
         pytest.skip("needs node, and js/dist from make wasm")
 
-    def check(good, bad):
+    def check(good, bad, tokenizers=()):
         listed = [{"file": str(path), "message": message} for path, message in bad.items()]
         files = tmp_path / "files.json"
-        files.write_text(json.dumps({"good": list(map(str, good)), "bad": listed}), "utf-8")
+        files.write_text(json.dumps({"good": list(map(str, good)), "bad": listed, "tokenizers": tokenizers}))
         command = [node, "--test", js / "test" / "bad_files.test.mjs"]
         environment = os.environ | {"BIBERT_FILES": str(files)}
         run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

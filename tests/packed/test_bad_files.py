@@ -255,6 +255,17 @@ KINDS = {
 }
 
 
+# Models that could leave the range for some text.
+BEYOND = {
+    "embeddings.word.scale": (4e4, r"'embeddings.norm': .* 178\d{3}, must stay below 32768"),
+    "embeddings.position": (-4e5, r"'embeddings.norm': .* 4\d{5}, must"),
+    "layers.0.attention_output.scale": (3e38, r"'layers.0.attention_norm': .* [\d.]+e\+39, must"),
+    "layers.0.attention_norm.weight": (-1e4, r"'layers.0.output_norm': .* [\d.]{5,7}, must"),
+    "layers.0.output.scale": (4e7, r"'layers.0.output_norm': .*e\+\d\d, must"),
+    "classifier.weight": (3.4028234e38, "'classifier': a logit .* 3.40282e.38"),
+}
+KINDS |= {f"{name} of {value}": (number(name, 0, value), says) for name, (value, says) in BEYOND.items()}
+
 # The same for a file of version 2.
 LEVELS = {
     "version 1 with levels": (metadata(version="1"), """spelling .* b'1",.* must be b'2"""),
@@ -271,6 +282,7 @@ LEVELS = {
     "infinite edge": (number("pooler_input.edge", 1, math.inf), "'pooler_input.edge': .* to inf, must be finite"),
     "rate of 0": (number("pooler_input.rate", 0, 0.0), "'pooler_input.rate': holds 0.0, .* above 0"),
     "negative rate": (number("layers.0.query.rate", 0, -1.0), "'layers.0.query.rate': holds -1.0, .* above 0"),
+    "epsilon of nearly 0": (config(norm_eps=5e-324), r"'layers.0.attention_norm': .* length inf, must"),
     "step of 0": (number("layers.0.value.step", 0, 0.0), "'layers.0.value.step': holds 0.0, .* above 0"),
     "negative limit": (number("layers.0.attention_threshold", 29, -1), "attention_threshold': .* -1 to .* rise"),
     "rising limit": (number("layers.0.attention_threshold", 17, 99), "attention_threshold': .* to 99, .* rise"),

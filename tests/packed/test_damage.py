@@ -15,7 +15,7 @@ from bibert.errors import ModelFileError
 from bibert.packed.file import load, save
 
 FLIPS = 4_000
-KILLS = 100
+KILLS, SEED = int(os.environ.get("BIBERT_ROUNDS", "100")), os.environ.get("BIBERT_SEED", "0")
 
 
 @pytest.fixture(params=[1, 2], ids="version {}".format)
@@ -137,7 +137,7 @@ path, models = sys.argv[1], [load(name) for name in sys.argv[2:]]
 start = time.perf_counter()
 save(models[0], path)
 longest = max(0.02, 4 * (time.perf_counter() - start))  # long enough for both models on a slow disk
-whole, moments, seen = {model.digest for model in models}, random.Random(0), set()
+whole, moments, seen = {model.digest for model in models}, random.Random(SEED), set()
 for _ in range(KILLS):
     child = os.fork()
     if child == 0:
@@ -161,8 +161,14 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new_file_whole(make
         save(make_model(seed=seed, tokenizer=bytes(400_000 + 50_000 * seed)), name)
     folder = tmp_path / "out"
     folder.mkdir()
-    command = [sys.executable, "-c", WRITER.replace("KILLS", str(KILLS)), folder / "model.bibert", *names]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        WRITER.replace("KILLS", str(KILLS)).replace("SEED", SEED),
+        folder / "model.bibert",
+        *names,
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120 + KILLS, check=False)
     assert run.stderr == ""
     assert run.stdout == "2\n"  # both models were there after some kill
     left = [file for file in folder.iterdir() if file.name != "model.bibert"]

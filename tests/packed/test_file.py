@@ -60,7 +60,7 @@ def test_a_model_is_private_and_read_only(parts):
         model.tensor("classifier.bits")
 
 
-@settings(max_examples=100)
+@settings(max_examples=int(os.environ.get("BIBERT_ROUNDS", "100")))
 @given(data=st.data())
 def test_any_model_comes_back_equal_and_is_saved_as_the_same_bytes(data, small_configs, make_model, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()

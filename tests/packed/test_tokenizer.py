@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import tracemalloc
 
 import pytest
@@ -123,6 +124,19 @@ def test_anything_else_is_refused_by_its_name(name, changed, monkeypatch):
         monkeypatch.setattr(module, "Tokenizer", None)
     with pytest.raises(ModelFileError, match=f"^tokenizer: .*{says}.*; use a plain BERT tokenizer$"):
         read_tokenizer(changed(**changes), ROWS)
+
+
+def test_javascript_refuses_each_with_the_same_message(changed, tmp_path, check_in_javascript):
+    raw, listed = changed(), []
+    broken = [raw[:-1], raw + b"x", raw.replace(b"good", b"##a"), raw.replace(b": 7", b": NaN"), b"", b"[" * 262_144]
+    broken += [raw.replace(b": 7", b": " + b"7" * 5000), raw.replace(b": 7", b": 7.0"), b"1" * 300_000]
+    for number, bad in enumerate([*(changed(**changes) for changes, _ in HOSTILE.values()), *broken]):
+        with pytest.raises(ModelFileError) as refusal:
+            read_tokenizer(bad, ROWS)
+        message = re.sub(r"(exceeded) while [^)]*", r"\1", str(refusal.value))  # the parser that gives up differs
+        (tmp_path / str(number)).write_bytes(bad)
+        listed.append({"file": str(tmp_path / str(number)), "rows": ROWS, "message": message})
+    check_in_javascript([], {}, listed)
 
 
 def test_a_repeated_key_and_deep_nesting_are_refused(changed):

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+import bibert
+from bibert.models import find_file
+from bibert.packed.file import load
+from bibert.runtime import reference
+
 ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")
 
@@ -36,6 +41,16 @@ def test_python_and_javascript_give_the_same_tokens_and_bits():
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count('"different_tokens": 0, "different_logits": 0') == 3
+
+
+@pytest.mark.parametrize("name", ["sst2", "sentiment_4"])
+def test_attention_weights_are_those_of_the_reference(name):
+    script = f"process.stdout.write((await (await import('{ROOT}/js/dist/index.js')).load('{find_file(name)}'))"
+    script += ".attention('not a gorgeous, witty film').weights)"
+    found = subprocess.run([NODE, "--input-type=module", "-e", script], stdout=subprocess.PIPE, check=True).stdout
+    ids = bibert.load(name).encoder.encode(["not a gorgeous, witty film"])[0].ids
+    layers = reference.trace(load(find_file(name)), ids[None]).layers
+    assert found == b"".join(layer.attention[0].astype("u1").tobytes() for layer in layers)
 
 
 def test_the_tables_of_the_tokenizer_are_those_of_the_library_in_python():
