@@ -102,7 +102,7 @@ def node_answers(path: Path, texts: Path) -> Answers:
 
 def chromium_answers(path: Path, texts: Path) -> Answers:
     """The same in Chromium, on an empty page."""
-    spec = importlib.util.spec_from_file_location("chromium", ROOT / "tests" / "lab" / "chromium.py")
+    spec = importlib.util.spec_from_file_location("chromium", ROOT / "tests" / "chromium.py")
     assert spec is not None
     assert spec.loader is not None
     chromium = importlib.util.module_from_spec(spec)

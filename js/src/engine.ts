@@ -18,6 +18,7 @@ interface Exports {
   bibert_model_destroy(model: number): void;
   bibert_model_isa(model: number): number;
   bibert_logits(model: number, batch: number, threads: number, logits: number): number;
+  bibert_attention(model: number, batch: number, weights: number): number;
 }
 
 /** Token ids of an input, and their token types. */
@@ -93,7 +94,7 @@ export class Engine {
   private constructor(
     private readonly exports: Exports,
     private readonly model: number,
-    private readonly labels: number,
+    readonly config: Config,
   ) {}
 
   static async create(module: WebAssembly.Module, config: Config, weights: Uint8Array): Promise<Engine> {
@@ -115,7 +116,7 @@ export class Engine {
       new Uint8Array(exports.memory.buffer).set(weights, data);
       const status = exports.bibert_model_create(struct, data, BigInt(weights.length), 0, model);
       if (status !== 0) throw errorOf(exports, status);
-      return new Engine(exports, new DataView(exports.memory.buffer).getUint32(model, true), config.labels);
+      return new Engine(exports, new DataView(exports.memory.buffer).getUint32(model, true), config);
     } finally {
       scratch.free();
     }
@@ -129,6 +130,27 @@ export class Engine {
   /** One row of logits for each input. */
   logits(inputs: Encoded[]): Float32Array[] {
     if (inputs.length === 0) return [];
+    return this.compute(inputs, 4 * inputs.length * this.config.labels, (batch, logits) => {
+      const status = this.exports.bibert_logits(this.model, batch, 1, logits);
+      if (status !== 0) throw errorOf(this.exports, status);
+      const { labels } = this.config;
+      const out = new Float32Array(this.exports.memory.buffer, logits, inputs.length * labels);
+      return inputs.map((_, i) => out.slice(i * labels, (i + 1) * labels));
+    });
+  }
+
+  /** The attention weights of an input: [layer][head][query][key]. */
+  attention(input: Encoded): Uint8Array {
+    const size = this.config.layers * this.config.heads * input.ids.length ** 2;
+    return this.compute([input], size, (batch, weights) => {
+      const status = this.exports.bibert_attention(this.model, batch, weights);
+      if (status !== 0) throw errorOf(this.exports, status);
+      return new Uint8Array(this.exports.memory.buffer, weights, size).slice();
+    });
+  }
+
+  /** Calls `use` with the address of a batch and of `bytes` for its result. */
+  private compute<T>(inputs: Encoded[], bytes: number, use: (batch: number, result: number) => T): T {
     const tokens = inputs.reduce((sum, input) => sum + input.ids.length, 0);
     const scratch = new Scratch(this.exports);
     try {
@@ -136,16 +158,13 @@ export class Engine {
       const lengths = scratch.allocate(4 * inputs.length);
       const ids = scratch.allocate(4 * tokens);
       const types = scratch.allocate(4 * tokens);
-      const logits = scratch.allocate(4 * inputs.length * this.labels);
+      const result = scratch.allocate(bytes);
       const { buffer } = this.exports.memory;
       new Uint32Array(buffer, lengths).set(inputs.map((input) => input.ids.length));
       new Int32Array(buffer, ids).set(inputs.flatMap((input) => input.ids));
       new Int32Array(buffer, types).set(inputs.flatMap((input) => input.tokenTypes));
       new Uint32Array(buffer, batch).set([inputs.length, lengths, ids, types, 0]);
-      const status = this.exports.bibert_logits(this.model, batch, 1, logits);
-      if (status !== 0) throw errorOf(this.exports, status);
-      const out = new Float32Array(this.exports.memory.buffer, logits, inputs.length * this.labels);
-      return inputs.map((_, i) => out.slice(i * this.labels, (i + 1) * this.labels));
+      return use(batch, result);
     } finally {
       scratch.free();
     }

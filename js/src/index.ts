@@ -23,12 +23,22 @@ export interface LoadOptions {
   wasm?: WasmSource;
 }
 
+/** The attention weights of a text: [layer][head][query][key], whole numbers from 0 to `levels` - 1. */
+export interface Attention {
+  tokens: string[];
+  layers: number;
+  heads: number;
+  levels: number;
+  weights: Uint8Array;
+}
+
 /** Loads a packed model: the address or (in Node) the path of a .bibert file, or its bytes. */
 export async function load(source: string | URL | BufferSource, options: LoadOptions = {}): Promise<Classifier> {
   const name = typeof source === "string" || source instanceof URL ? String(source) : "model";
   const [bytes, module] = await Promise.all([readBytes(source), compile(options.wasm)]);
   const packed = await readPacked(bytes, name);
-  const tokenizer = new Tokenizer(packed.tokenizer, packed.config.vocabulary, packed.maxLength, name);
+  const { vocabulary, token_types: types } = packed.config;
+  const tokenizer = new Tokenizer(packed.tokenizer, vocabulary, packed.maxLength, name, types);
   return new Classifier(packed, tokenizer, await Engine.create(module, packed.config, packed.weights));
 }
 
@@ -80,6 +90,14 @@ export class Classifier {
       out.push(...this.engine.logits(rows.slice(first, first + BLOCK).map((row, i) => this.encode(row, first + i))));
     }
     return out;
+  }
+
+  /** What each token attends to, in every layer and head. Takes longer than `predict`. */
+  attention(text: Text): Attention {
+    const input = this.encode(text);
+    const { layers, heads, attention_bits: bits } = this.engine.config;
+    const tokens = this.tokenizer.tokensOf(input.ids);
+    return { tokens, layers, heads, levels: 2 ** bits, weights: this.engine.attention(input) };
   }
 
   /** The tokens of a text, as the engine gets them; `number` is its row, for messages. */

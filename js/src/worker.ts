@@ -1,15 +1,18 @@
 // A classifier in a Web Worker, so that a page stays responsive. This file is both ends: `loadInWorker` on the page,
 // and the worker itself, which it starts from this very file.
-import { Classifier, load, LoadOptions, Prediction, Text } from "./index.js";
+import { Attention, Classifier, load, LoadOptions, Prediction, Text } from "./index.js";
 
-type Request = { id: number; call: "load" | "predict" | "logits"; input: unknown; options?: LoadOptions };
+type Call = "predict" | "probabilities" | "logits" | "attention";
+type Request = { id: number; call: "load" | Call; input: unknown; options?: LoadOptions };
 type Reply = { id: number; value?: unknown; error?: { name: string; message: string } };
 
 /** A classifier whose methods return promises. */
 export interface WorkerClassifier {
   readonly labels: readonly string[];
   predict(texts: string | readonly Text[]): Promise<Prediction[]>;
+  probabilities(texts: string | readonly Text[]): Promise<number[][]>;
   logits(texts: string | readonly Text[]): Promise<Float32Array[]>;
+  attention(text: Text): Promise<Attention>;
   /** Ends the worker; calls that have not finished never do. */
   close(): void;
 }
@@ -46,7 +49,9 @@ export async function loadInWorker(
     return {
       labels,
       predict: (texts) => ask("predict", texts),
+      probabilities: (texts) => ask("probabilities", texts),
       logits: (texts) => ask("logits", texts),
+      attention: (text) => ask("attention", text),
       close: () => worker.terminate(),
     };
   } catch (error) {
@@ -59,8 +64,7 @@ export async function loadInWorker(
 if (typeof (globalThis as any).WorkerGlobalScope !== "undefined" && (globalThis as any).name === "bibert") {
   let classifier: Classifier;
   const answer = async ({ call, input, options }: Request): Promise<unknown> => {
-    if (call === "predict") return classifier.predict(input as string[]);
-    if (call === "logits") return classifier.logits(input as string[]);
+    if (call !== "load") return classifier[call](input as any);
     classifier = await load(input as string, options);
     return classifier.labels;
   };

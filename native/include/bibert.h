@@ -9,7 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(BIBERT_DLL) /* while the library itself is compiled for Windows */
+#define BIBERT_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define BIBERT_API
+#else
 #define BIBERT_API __attribute__((visibility("default")))
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,6 +104,10 @@ BIBERT_API const char* bibert_model_isa(const bibert_model* model);
  * The result does not depend on the number of threads. Scores are the softmax of logits / the file's temperature. */
 BIBERT_API bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch, uint32_t threads,
                                        float* logits);
+
+/* The attention weights of a batch of one sequence of T tokens, for programs that show them: layers * heads * T * T
+ * bytes, rows of a query's weights of all keys, from 0 to 2^attention_bits - 1. Takes longer than the logits. */
+BIBERT_API bibert_status bibert_attention(const bibert_model* model, const bibert_batch* batch, uint8_t* weights);
 
 /* The instruction sets that this build has and this CPU supports, best first, for example "avx2 reference". */
 BIBERT_API const char* bibert_available_isas(void);

@@ -116,6 +116,20 @@ bibert_status bibert_logits(const bibert_model* model, const bibert_batch* batch
   });
 }
 
+bibert_status bibert_attention(const bibert_model* model, const bibert_batch* batch, uint8_t* weights) {
+  return guarded([&] {
+    require(model, "model");
+    require(batch, "batch");
+    if (batch->sequences != 1) {
+      throw bibert::Error(BIBERT_BAD_ARGUMENT, "batch->sequences is " + std::to_string(batch->sequences) + ", must be 1");
+    }
+    require(batch->lengths, "batch->lengths");
+    require(batch->ids, "batch->ids");
+    require(weights, "weights");
+    bibert::compute_attention(model->model, model->pool, *batch, weights);
+  });
+}
+
 const char* bibert_available_isas(void) {
   const char* names = "";
   guarded([&] {

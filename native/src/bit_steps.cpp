@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops.h"
+
 namespace bibert {
 namespace {
 
@@ -70,6 +72,19 @@ void BitSteps::attend(const Layer& layer, Block queries, Block sequence, Scratch
                            {at_.queries.data() + queries.first * stride, at_.keys.data() + sequence.first * stride,
                             at_.values.data() + sequence.first * stride, queries.count, sequence.count,
                             at_.contexts.data() + queries.first * stride});
+}
+
+void BitSteps::weigh(const Layer& layer, Block sequence, uint8_t* weights) const {
+  const size_t stride = words_for(inner_);
+  std::vector<uint64_t> queries(sequence.count), keys(sequence.count);
+  for (size_t head = 0; head < model_.config.heads; ++head) {
+    take_head(model_, at_.queries.data() + sequence.first * stride, sequence.count, head, queries.data());
+    take_head(model_, at_.keys.data() + sequence.first * stride, sequence.count, head, keys.data());
+    for (const uint64_t query : queries) {
+      for (const uint64_t key : keys)
+        *weights++ = __builtin_popcountll(query ^ key) <= layer.most_mismatches[head] ? 1 : 0;
+    }
+  }
 }
 
 bool BitSteps::finish(const Layer& layer, Block block, Scratch& scratch) {

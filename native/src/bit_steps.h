@@ -45,6 +45,8 @@ class BitSteps {
   void project_all(const Layer& layer, Block block, Scratch& scratch);
   // The contexts of a block of queries; `sequence` has their keys and values.
   void attend(const Layer& layer, Block queries, Block sequence, Scratch& scratch);
+  // The attention weights of a sequence: [head][query][key].
+  void weigh(const Layer& layer, Block sequence, uint8_t* weights) const;
   // Everything after the heads: output projection and FFN, each with residual and LayerNorm. False like normalize.
   bool finish(const Layer& layer, Block block, Scratch& scratch);
   // Replaces the states by the pooler's output before tanh.

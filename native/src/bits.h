@@ -29,7 +29,11 @@ class Buffer {
   Buffer() = default;
   explicit Buffer(size_t count) : size_(count) {
     const size_t bytes = (count * sizeof(T) + 2 * kAlignment - 1) / kAlignment * kAlignment;
+#if defined(_WIN32)  // which has no aligned_alloc
+    void* memory = _aligned_malloc(bytes, kAlignment);
+#else
     void* memory = std::aligned_alloc(kAlignment, bytes);
+#endif
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0, bytes);
     data_.reset(static_cast<T*>(memory));
@@ -43,7 +47,11 @@ class Buffer {
 
  private:
   struct Free {
+#if defined(_WIN32)
+    void operator()(void* memory) const { _aligned_free(memory); }
+#else
     void operator()(void* memory) const { std::free(memory); }
+#endif
   };
   std::unique_ptr<T, Free> data_;
   size_t size_ = 0;

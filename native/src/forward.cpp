@@ -95,6 +95,18 @@ class Pass {
     return fault_;
   }
 
+  // Writes the attention weights of its only sequence, of every layer.
+  Fault watch(uint8_t* weights) {
+    embed_sequences();
+    const size_t bytes = model_.config.heads * group_.rows * group_.rows;
+    for (const auto& layer : Steps::layers(model_)) {
+      run_layer(layer);  // queries and keys stay until the next layer
+      steps_.weigh(layer, {0, group_.rows}, weights);
+      weights += bytes;
+    }
+    return fault_;
+  }
+
  private:
   template <class Task>  // task(block, scratch)
   void for_blocks(size_t rows, const Task& task) {
@@ -257,7 +269,23 @@ void run_groups(const Model& model, ThreadPool& pool, const bibert_batch& batch,
   throw Error(BIBERT_FAILURE, "the batch has no result, but each of its sequences has one; report a bug");
 }
 
+template <class Steps>
+void watch_sequence(const Model& model, ThreadPool& pool, const bibert_batch& batch, uint8_t* weights) {
+  Group group;
+  group.add(sequences_of(batch).front());
+  typename Steps::Rows rows(model, group.rows);
+  typename Steps::Scratch scratch(model, std::min(group.rows, kMaxRows), group.rows);
+  const Fault fault = Pass<Steps>(model, batch, group, rows, {pool, 1, &scratch}).watch(weights);
+  if (fault != Fault::kNone) throw_diverged(0, fault);
+}
+
 }  // namespace
+
+void compute_attention(const Model& model, ThreadPool& pool, const bibert_batch& batch, uint8_t* weights) {
+  check_batch(model.config, batch);
+  (model.config.activation_bits == 1 ? watch_sequence<BitSteps> : watch_sequence<LevelSteps>)(model, pool, batch,
+                                                                                              weights);
+}
 
 void compute_logits(const Model& model, ThreadPool& pool, const bibert_batch& batch, size_t threads, float* logits) {
   check_batch(model.config, batch);

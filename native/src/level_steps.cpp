@@ -67,6 +67,30 @@ void LevelSteps::attend(const LevelLayer& layer, Block queries, Block sequence, 
   }
 }
 
+// In plain C++, since nothing waits for it.
+void LevelSteps::weigh(const LevelLayer& layer, Block sequence, uint8_t* weights) const {
+  const size_t stride = 3 * padded(inner_);
+  const size_t size = model_.config.head_size;
+  const uint8_t top = top_of(model_.config.attention_bits);
+  std::vector<int32_t> sums(sequence.count);  // half the scores, up to a constant of the query
+  for (size_t row = 0; row < model_.config.heads * sequence.count; ++row) {
+    const size_t head = row / sequence.count;
+    const uint8_t* const first = at_.heads.data() + sequence.first * stride + head * size;
+    const uint8_t* const query = first + row % sequence.count * stride;
+    for (size_t k = 0; k < sequence.count; ++k) {
+      const uint8_t* const key = first + k * stride + padded(inner_);
+      sums[k] = 0;
+      for (size_t c = 0; c < size; ++c) sums[k] += (2 * query[c] - top) * key[c];
+    }
+    const int32_t most = *std::max_element(sums.begin(), sums.end());
+    const int32_t* const thresholds = layer.attention_thresholds.data() + head * top;
+    for (const int32_t sum : sums) {
+      *weights++ = static_cast<uint8_t>(
+          std::count_if(thresholds, thresholds + top, [&](int32_t one) { return most - sum <= one; }));
+    }
+  }
+}
+
 bool LevelSteps::finish(const LevelLayer& layer, Block block, Scratch& scratch) {
   const uint8_t* const contexts = at_.contexts.data() + block.first * padded(inner_);
   add(layer.attention_output, product_of(layer.attention_output.matrix, contexts, block, scratch), block);

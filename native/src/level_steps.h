@@ -37,6 +37,7 @@ class LevelSteps {
   void project_keys_and_values(const LevelLayer& layer, Block block, Scratch& scratch);
   void project_all(const LevelLayer& layer, Block block, Scratch& scratch);
   void attend(const LevelLayer& layer, Block queries, Block sequence, Scratch& scratch);
+  void weigh(const LevelLayer& layer, Block sequence, uint8_t* weights) const;
   bool finish(const LevelLayer& layer, Block block, Scratch& scratch);
   void pool(Block block, Scratch& scratch);
   void copy_row(size_t from, size_t to);

@@ -2,8 +2,10 @@
 // forward pass usually follows within microseconds.
 #include "thread_pool.h"
 
+#if !defined(_WIN32)
 #include <sched.h>
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <cfenv>
@@ -16,6 +18,12 @@
 
 namespace bibert {
 namespace {
+
+#if defined(_WIN32)
+int process_id() { return 0; }  // there is no fork()
+#else
+pid_t process_id() { return getpid(); }
+#endif
 
 // Longer would waste a shared CPU. A time, not a number of iterations: on a busy machine one yield() may last as long
 // as the time slices of other threads.
@@ -39,7 +47,7 @@ size_t allowed_cpus() {
 }
 
 struct ThreadPool::State {
-  const pid_t process = getpid();
+  const decltype(process_id()) process = process_id();
   std::mutex busy;  // held by the caller whose tasks run
 
   std::mutex mutex;  // guards the fields up to `stopping`
@@ -130,7 +138,7 @@ ThreadPool::ThreadPool() : state_(new State) {}
 
 ThreadPool::~ThreadPool() {
   State* last = state_.load();
-  if (last->process != getpid()) return;  // a forked child cannot join the threads of its parent
+  if (last->process != process_id()) return;  // a forked child cannot join the threads of its parent
   last->stop();
   delete last;
 }
@@ -139,7 +147,7 @@ ThreadPool::~ThreadPool() {
 // that state and creates its own.
 ThreadPool::State& ThreadPool::state() {
   State* present = state_.load();
-  if (present->process == getpid()) return *present;
+  if (present->process == process_id()) return *present;
   State* fresh = new State;
   if (state_.compare_exchange_strong(present, fresh)) return *fresh;
   delete fresh;
