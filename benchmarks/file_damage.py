@@ -3,7 +3,8 @@
 Without --model it uses a model of 6 layers and 384 channels with random weights and a tokenizer of 470 kB. 20,000 flips
 and 10,000 cuts of its 4.4 MB take some minutes, most of it for SHA-256.
 
-    python benchmarks/file_damage.py [--model path/to/model.bibert] [--flips 20000] [--cuts 10000] [--seed 0]
+    python benchmarks/file_damage.py [--model path/to/model.bibert] [--flips 20000] [--cuts 10000] [--layers 6]
+        [--seed 0]
 
 Prints a JSON object with the counts; `accepted` must be 0. Your file is not changed.
 """
@@ -16,6 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from random_models import random_packed
@@ -66,6 +68,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--flips", type=int, default=20_000)
     parser.add_argument("--cuts", type=int, default=10_000)
+    parser.add_argument("--layers", type=int, default=6, help="fewer make a smaller file, which is read sooner")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +77,8 @@ def main() -> None:
             shutil.copy(options.model, path)
         else:
             tokenizer = random.Random(options.seed).randbytes(TOKENIZER_BYTES)
-            save(random_packed(ARCHITECTURES["minilm-l6"], options.seed, tokenizer), path)
+            config = replace(ARCHITECTURES["minilm-l6"], layers=options.layers)
+            save(random_packed(config, options.seed, tokenizer), path)
         digest = load(path).digest
         result = {"bytes": path.stat().st_size, "flips": count_refusals(path, flips(path, options.flips, draw))}
         assert load(path).digest == digest, "a flip was not restored"

@@ -1,7 +1,7 @@
 // Whole models on every available instruction set: the logits must be bit-identical to those of the reference, with
 // sequences together or alone, in any order, on any number of threads.
 //
-//   model_test [rounds]    random models after the fixed ones, 12 by default; round n is the same on all machines
+//   model_test [rounds] [first]    random models after the fixed ones, 12 by default; round n is the same everywhere
 //
 // Prints a hash of all logits for each instruction set, to compare machines, and exits with
 // 1 if anything differs.
@@ -186,10 +186,12 @@ int ModelTest::finish() const {
 
 int main(int count, char** arguments) {
   const unsigned long rounds = count > 1 ? std::strtoul(arguments[1], nullptr, 10) : 12;
+  const unsigned long first = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 0;
   ModelTest test;
   uint64_t seed = 0;
   for (const bibert_config& config : kFixed) test.test(++seed, config, sample::Numbers::kSmall);
-  for (unsigned long round = 1; round <= rounds; ++round) {
+  seed += first;
+  for (unsigned long round = first + 1; round <= first + rounds; ++round) {
     Random random(round);
     // Numbers of any size usually leave the range of LayerNorm: every instruction set must detect it.
     const bool small = round % 4 != 0;

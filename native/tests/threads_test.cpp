@@ -1,7 +1,7 @@
 // A model shared by many threads, also across fork(), on a single CPU, and if the system refuses to start threads. The
 // logits must always be those of one thread. Run it with ThreadSanitizer too (make test-sanitizers).
 //
-//   threads_test [predictions]    the total of all threads, 10,000 by default
+//   threads_test [predictions] [seed]    the total of all threads, 10,000 by default
 //
 // Prints each failure, and exits with 1 if there is one.
 #include <dlfcn.h>
@@ -93,13 +93,13 @@ struct Questions {
 
 harness::Checks checks;
 
-void test_many_callers(const bibert_model* model, const Questions& questions, size_t predictions) {
+void test_many_callers(const bibert_model* model, const Questions& questions, size_t predictions, size_t seed) {
   constexpr size_t kCallers = 16;
   std::atomic<size_t> wrong{0};
   std::vector<std::thread> callers;
   for (size_t caller = 0; caller < kCallers; ++caller) {
     callers.emplace_back([&, caller] {
-      Random random(caller);
+      Random random(seed + caller);
       for (size_t i = 0; i < predictions / kCallers; ++i) wrong += questions.ask(model, random) ? 0 : 1;
     });
   }
@@ -186,11 +186,12 @@ void test_no_threads(const harness::Bytes& data, const Questions& questions) {
 
 int main(int count, char** arguments) {
   const size_t predictions = count > 1 ? std::strtoul(arguments[1], nullptr, 10) : 10000;
+  const size_t seed = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 0;
   Random random(1);
   const harness::Bytes data = harness::random_data(random, kConfig, sample::Numbers::kSmall);
   for (const std::string& isa : harness::available_isas()) {
     harness::Engine engine(kConfig, data, isa);
-    test_many_callers(engine.model(), Questions(engine), predictions);
+    test_many_callers(engine.model(), Questions(engine), predictions, seed);
   }
   harness::Engine engine(kConfig, data, "");
   const Questions questions(engine);

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import time
 
 import pytest
@@ -19,6 +20,8 @@ RECIPE = Recipe(
     learning_rate=1e-3, epochs=14, batch_size=16, max_length=16, eval_every=3, log_every=1, dropout=0.1, patience=1000
 )
 SECONDS_PER_RUN = 60
+ROUNDS, SEED = (int(os.environ.get(f"BIBERT_{name}", number)) for name, number in (("ROUNDS", 1), ("SEED", 0)))
+by_seed = pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +119,9 @@ def kill_again_and_again(start, run, moments, rng):
 
 
 @pytest.mark.slow
-def test_a_run_killed_ten_times_ends_with_the_same_weights(start_run, tmp_path, weights_of):
-    rng = random.Random(0)
+@by_seed
+def test_a_run_killed_ten_times_ends_with_the_same_weights(seed, start_run, tmp_path, weights_of):
+    rng = random.Random(seed)
     moments = [in_a_save] * 5 + [in_a_step] * 3 + [while_starting] * 2
     rng.shuffle(moments)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -141,10 +145,34 @@ def test_a_run_of_several_stages_killed_between_them_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_process_that_gets_a_signal_exits_with_its_code(start_run, tmp_path, number, code):
+@by_seed
+def test_a_process_that_gets_a_signal_exits_with_its_code(seed, start_run, tmp_path, number, code):
     process = start_run("bibert", tmp_path)
-    wait_for(in_a_step(tmp_path, random.Random(2)), process)
+    wait_for(in_a_step(tmp_path, random.Random(seed + 2)), process)
     os.kill(process.pid, number)
     process.join(SECONDS_PER_RUN)
     assert process.exitcode == code
     assert is_whole(checkpoints_of(tmp_path / "stages" / "dmd")[-1])
+
+
+@by_seed
+def test_a_run_on_a_disk_that_fills_up_names_it_and_resumes_to_the_same_weights(
+    seed, start_run, tmp_path, weights_of, capfd
+):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = random.Random(seed).randrange(100_000, 2_000_000)  # a checkpoint has 250 kB
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs root, to make a small disk")
+    try:
+        finish(start_run("bibert", tmp_path / "whole"))
+        process = start_run("bibert", disk / "run")
+        process.join(SECONDS_PER_RUN)
+        assert process.exitcode == 1
+        assert str(disk) in capfd.readouterr().err.splitlines()[-1]
+        subprocess.run(["mount", "-o", "remount,size=100M", disk], check=True)
+        finish(start_run("bibert", disk / "run"))
+        assert weights_of(disk / "run" / "model") == weights_of(tmp_path / "whole" / "model")
+    finally:
+        subprocess.run(["umount", disk], check=True)
