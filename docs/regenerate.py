@@ -24,7 +24,8 @@ from bibert.nn.schemes import SCHEMES
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
-from tables import render as benchmark_table  # noqa: E402 - a script of a folder that is no package
+import soak  # noqa: E402 - scripts of a folder that is no package
+from tables import render as benchmark_table  # noqa: E402
 
 TABLE = re.compile(
     r"(<!-- (?P<files>[^:>]+\.json)(?:: (?P<view>[\w-]+))? -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL
@@ -233,6 +234,15 @@ def general(path: Path) -> str:
     return table(["step", "dev cosine", *(name.replace("_", " ") for name in names)], rows)
 
 
+def reliability(path: Path) -> str:
+    """Every trial of benchmarks/soak.py with its quantity, and the machines it ran on."""
+    results = _read(path)
+    machines, days = ({run[key] for run in results["trials"]} for key in ("machine", "date"))
+    origin = f"{len(results['trials'])} runs, {min(days)} to {max(days)}, on {', '.join(sorted(machines))}."
+    rows = [[*row[:4], row[4] or "–", row[5]] for row in soak.table(results)]
+    return f"{table(['id', 'what', 'asked', 'done', 'failures', 'runs'], rows)}\n\n{origin}"
+
+
 VIEWS: Mapping[str, Callable[..., str]] = {
     view.__name__.replace("_", "-"): view
     for view in (
@@ -250,6 +260,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
         direction,
         card,
         general,
+        reliability,
     )
 }
 

@@ -1,6 +1,7 @@
 """The documents: their commands and snippets run on tiny stand-ins, the files and names they mention exist."""
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from bibert.training.recipe import Recipe, presets
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bibert"
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/*.md"), *PACKAGE.glob("models/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md"), *PACKAGE.glob("models/*.md")]
 )
 NAMED = [path for path in DOCUMENTS if path.name in ("architecture.md", "numeric-contract.md", "CONTRIBUTING.md")]
 MOST_WORDS_OF_README = 1200
@@ -29,6 +30,7 @@ MOST_COLUMNS = 120
 # The commands of a document that trains through it all get four steps and a probe at every second one.
 SHORTER = {
     "README.md": {"train": "--set min_steps=0 --set max_steps=4"},
+    "docs/tutorials/ship.md": {"train": "--set min_steps=0 --set max_steps=4"},
     "docs/training.md": {"train": "--set min_steps=0 --set max_steps=4 --set eval_every=2"},
     "docs/analysis.md": {
         "distill": "--max-length 16 --set max_steps=4 --set eval_every=2 --probe-every 2",
@@ -64,7 +66,10 @@ def user_folder(tmp_path_factory, save_untrained):
     return folder
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/training.md", "docs/analysis.md"])
+RUN = ["README.md", "docs/training.md", "docs/analysis.md", "docs/tutorials/ship.md", "docs/tutorials/sql.md"]
+
+
+@pytest.mark.parametrize("document", RUN)
 def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_folder, monkeypatch, capsys):
     text = (ROOT / document).read_text(encoding="utf-8")
     if "bibert analyze " in text and document != "README.md":
@@ -72,7 +77,7 @@ def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_fo
     monkeypatch.chdir(user_folder)
     names: dict[str, object] = {}
     blocks = re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) >= 5
+    assert len(blocks) >= 3
     for language, block in blocks:
         if language == "python":
             exec(compile(block, document, "exec"), names)
@@ -81,6 +86,23 @@ def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_fo
         for line in block.replace("\\\n", "").splitlines():
             if line.startswith("bibert "):
                 run_command(line, SHORTER.get(document, {}), capsys)
+
+
+def test_a_tutorial_that_does_not_run_repeats_a_command_that_does():
+    text = (ROOT / "docs/tutorials/reproduce.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^bibert (?:[^\n]*\\\n)*[^\n]*$", text, flags=re.MULTILINE)
+    assert commands
+    tested = "".join((ROOT / document).read_text(encoding="utf-8") for document in RUN)
+    assert [command for command in commands if command not in tested] == []
+
+
+@pytest.mark.parametrize("notebook", ROOT.glob("docs/notebooks/*.ipynb"), ids=lambda path: path.stem)
+def test_a_notebook_prints_what_it_says(notebook, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import collect
+
+    text = notebook.read_text(encoding="utf-8")
+    assert collect.run(json.loads(text)) == json.loads(text)
 
 
 INTEGRATIONS = re.findall(
