@@ -58,7 +58,7 @@ def pack(
     The packed model truncates inputs after `max_length` tokens. `about` says where it comes from, as plain JSON values;
     scheme, version and number of verified rows are added. Scores are the softmax of logits / `temperature`.
 
-    Example:
+    Examples:
         >>> packed = pack(load_classifier("runs/sst2/model"), rows=data.dev["dev"], max_length=64)
     """
     config = classifier.model.config

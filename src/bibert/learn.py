@@ -38,7 +38,7 @@ def train(
     a folder. With `checkpoint`, that BERT is fine-tuned first and teaches it. `changes` are keys of the recipe, such as
     `epochs=3`, `max_steps=200` or `seed=1`.
 
-    Example:
+    Examples:
         classifier = bibert.train("reviews.csv", "reviews.bibert")
         classifier = bibert.train((texts, labels), bits=1, epochs=3)
     """

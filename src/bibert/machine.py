@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -48,6 +47,8 @@ def peak_memory_bytes() -> int:
     if status.exists():
         line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
+    import resource  # not on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others kilobytes
 

@@ -99,8 +99,9 @@ def test_clients_that_leave_are_dropped_from_the_queue(start, connect):
         assert server.predict("good")[0] == 200
 
 
-def test_slow_headers_are_closed_and_slow_bodies_get_408(start, connect, packed_file):
+def test_silent_clients_and_slow_headers_are_closed_and_slow_bodies_get_408(start, connect, packed_file):
     with start(packed_file, "--client-seconds", "1") as server:
+        silent = [connect(server) for _ in range(20)]
         half_headers = [connect(server) for _ in range(20)]
         half_bodies = [connect(server) for _ in range(20)]
         for client in half_headers:
@@ -108,6 +109,8 @@ def test_slow_headers_are_closed_and_slow_bodies_get_408(start, connect, packed_
         for client in half_bodies:
             client.sendall(HEAD + b'\r\n{"inputs"')
         assert server.predict("good")[0] == 200
+        for client in silent:
+            assert client.recv(100) == b""
         for client in half_headers:
             assert client.recv(100)[9:12] in (b"", b"408")
         for client in half_bodies:

@@ -173,6 +173,8 @@ def _fail_of_system(error: OSError) -> int:
 
 
 def _has_no_reader(pipe: int) -> bool:
+    if os.name == "nt":  # which cannot be asked
+        return True
     poll = select.poll()
     poll.register(pipe, 0)  # errors are always reported
     return bool(poll.poll(0))

@@ -21,7 +21,7 @@ from bibert.files import STANDARD_OUTPUT, naming
 Item = TypeVar("Item")
 
 SECONDS_BETWEEN_LINES = 30.0  # of progress, without a terminal
-WIDTH_OF_A_PIPE = 200  # a file has no width; rich would cut a table at 80 columns
+WIDTH_OF_A_PIPE = 120  # a file has no width; rich would assume 80 columns
 
 messages = Console(stderr=True, highlight=False)
 
@@ -37,9 +37,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Write a table of results to stdout, uncut and no wider than it needs if stdout is not a terminal."""
+    """Write a table of results to stdout; in a file or a pipe it has 120 columns at most, and longer cells wrap."""
     printed, terminal = io.StringIO(), sys.stdout.isatty()
     width = None if terminal else WIDTH_OF_A_PIPE
+    for column in () if terminal else table.columns:
+        column.overflow = "fold"  # long words too: nothing is lost
     # Not written by rich itself, which ends the program if the reader of a pipe has gone.
     Console(file=printed, force_terminal=terminal, highlight=False, width=width).print(table)
     with naming(STANDARD_OUTPUT):

@@ -139,7 +139,7 @@ def load_table(
     are found by name. `regression` says whether labels are scores; None infers it. Raises `DataError` with the place
     and the remedy if something is missing or malformed.
 
-    Example:
+    Examples:
         >>> data = load_table("reviews.csv", columns=Columns(text="body", label="stars"))  # doctest: +SKIP
     """
     train_table, dev_table = _tables(train, dev, columns.delimiter)

@@ -16,7 +16,7 @@ WITH_NULLS = {"type": "arrow", "null_handling": "special"}  # a chunk of rows at
 def register(connection: "DuckDBPyConnection", model: Model = DEFAULT, name: str = "bibert") -> None:
     """Add two functions to a connection: `name` returns the label, `name` with `_scored` a struct of label and score.
 
-    Example:
+    Examples:
         >>> register(connection, "reviews.bibert")
         >>> connection.sql("SELECT text, bibert(text) AS label FROM 'reviews.parquet'")
         >>> connection.sql("SELECT text, unnest(bibert_scored(text)) FROM 'reviews.parquet'")

@@ -16,7 +16,7 @@ class BibertFrame:
     def predict(self, text: str, model: Model = DEFAULT, *, prefix: str = "") -> pd.DataFrame:
         """Return the frame with the columns label and score of the texts in a column; missing texts have neither.
 
-        Example:
+        Examples:
             >>> pd.read_csv("reviews.csv").bibert.predict("text", "reviews.bibert")
         """
         label, score = new_columns(self._frame.columns, prefix)

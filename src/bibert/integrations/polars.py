@@ -40,7 +40,7 @@ class BibertFrame:
     def predict(self, text: str, model: Model = DEFAULT, *, prefix: str = "") -> Any:
         """Return the frame with the columns label and score of the texts in a column.
 
-        Example:
+        Examples:
             >>> pl.scan_parquet("reviews.parquet").bibert.predict("text").sink_parquet("labelled.parquet")
         """
         names = new_columns(self._frame.collect_schema().names(), prefix)

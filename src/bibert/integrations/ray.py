@@ -18,7 +18,7 @@ def predict(dataset: "Dataset", text: str, model: Model = DEFAULT, *, prefix: st
     There is an actor with one thread for each CPU of the cluster but one. An actor reserves half a CPU, and none where
     there is only one: Ray's own tasks need a whole CPU to read the data, and would wait for ever without it.
 
-    Example:
+    Examples:
         >>> predict(ray.data.read_parquet("reviews.parquet"), "text").write_parquet("labelled")
     """
     import ray

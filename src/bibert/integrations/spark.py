@@ -15,7 +15,7 @@ def predict(frame: "DataFrame", text: str, model: Model = DEFAULT, *, prefix: st
 
     Spark runs as many tasks as the frame has partitions; `repartition` a frame that has few.
 
-    Example:
+    Examples:
         >>> predict(spark.read.parquet("reviews.parquet"), "text").write.parquet("labelled")
     """
     from pyspark.sql.types import FloatType, StringType, StructType
@@ -35,7 +35,7 @@ def predict(frame: "DataFrame", text: str, model: Model = DEFAULT, *, prefix: st
 def register(session: "SparkSession", model: Model = DEFAULT, name: str = "bibert") -> None:
     """Add two SQL functions: `name` returns the label, `name` with `_scored` a struct of label and score.
 
-    Example:
+    Examples:
         >>> register(spark, "reviews.bibert")
         >>> spark.sql("SELECT text, bibert(text) AS label FROM reviews")
     """

@@ -251,7 +251,7 @@ class BiBertModel(BiBertPreTrainedModel):
 class BiBertForSequenceClassification(BiBertPreTrainedModel):
     """A BERT classifier (or regressor) in any precision.
 
-    Example:
+    Examples:
         >>> model = BiBertForSequenceClassification.from_pretrained("path/to/any/bert", scheme="bibert")
     """
 

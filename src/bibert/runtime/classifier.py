@@ -99,10 +99,10 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
         ModelFileError: there is no such file, or it is not a complete packed model.
         EngineError: the native library is missing, or this CPU does not support `isa`.
 
-    Example:
-        classifier = bibert.load()
-        classifier.predict(["a fine film", "a waste of time"])
-        # [{"label": "positive", "score": 0.98}, {"label": "negative", "score": 0.99}]
+    Examples:
+        >>> classifier = bibert.load()
+        >>> classifier.predict(["a fine film", "a waste of time"])
+        [{"label": "positive", "score": 0.98}, {"label": "negative", "score": 0.99}]
     """
     path = find_file(path_or_hub_id)
     packed = file.load(path)

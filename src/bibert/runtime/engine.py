@@ -64,7 +64,7 @@ class PaddedBatch(NamedTuple):
 class Engine:
     """Runs one packed model. Threads may share it.
 
-    Example:
+    Examples:
         with Engine.load("model.bibert") as engine:
             logits = engine.logits([[101, 2307, 102]])
     """

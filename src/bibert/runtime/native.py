@@ -21,7 +21,7 @@ from bibert.packed.schema import FFN_LEVELS, SITES, PackedConfig
 
 ABI_VERSION = 3
 LIBRARY_VARIABLE = "BIBERT_LIBRARY"  # a path; takes precedence over the library of the package
-FILE_NAME = "libbibert.dylib" if sys.platform == "darwin" else "libbibert.so"
+FILE_NAME = {"darwin": "libbibert.dylib", "win32": "libbibert.dll"}.get(sys.platform, "libbibert.so")
 
 # Errors by status, from 1: a bad argument, a bad model, a value out of range, no memory, no such ISA, anything else.
 _ERRORS = dict(enumerate((EngineError, ModelFileError, NumericError, MemoryError, EngineError, EngineError), start=1))

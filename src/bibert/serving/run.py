@@ -4,17 +4,11 @@ import contextlib
 import ctypes
 import logging
 import os
-import resource
 import socket
 import tempfile
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-
-from granian import Granian
-from granian.constants import Interfaces
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
 
 from bibert.serving.served import ServedModel
 from bibert.serving.settings import SHARED_METRICS, Settings
@@ -42,22 +36,35 @@ def serve(settings: Settings, places: Mapping[str, str]) -> None:
     socket.create_server((settings.host, settings.port)).close()
     _raise_file_limit()
     with _shared_metrics(settings.workers):
-        Granian(
-            "bibert.serving.app:App",
-            address=settings.host,
-            port=settings.port,
-            interface=Interfaces.ASGI,
-            workers=settings.workers,
-            websockets=False,
-            backlog=4096,
-            backpressure=CONNECTIONS,
-            http1_settings=HTTP1Settings(header_read_timeout=1000 * settings.client_seconds),
-            log_dictconfig=LOG,
-            log_level=LogLevels.warning,
-            log_access=settings.log_requests,
-            respawn_failed_workers=True,
-            workers_kill_timeout=settings.drain,
-        ).serve(target_loader=partial(_application, settings, dict(places)), wrap_loader=False)
+        _listen(settings, dict(places))
+
+
+def _listen(settings: Settings, places: Mapping[str, str]) -> None:
+    """Imports what is slow only now, after the checks; workers are forks, and find the application imported."""
+    from granian import Granian
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+
+    import bibert.serving.app  # noqa: F401
+
+    Granian(
+        "bibert.serving.app:App",
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.ASGI,
+        workers=settings.workers,
+        http=HTTPModes.http1,  # to find out the version, granian would wait for a first byte for ever
+        http1_settings=HTTP1Settings(header_read_timeout=1000 * settings.client_seconds),
+        websockets=False,
+        backlog=4096,
+        backpressure=CONNECTIONS,
+        log_dictconfig=LOG,
+        log_level=LogLevels.warning,
+        log_access=settings.log_requests,
+        respawn_failed_workers=True,
+        workers_kill_timeout=settings.drain,
+    ).serve(target_loader=partial(_application, settings, places), wrap_loader=False)
 
 
 def _application(settings: Settings, places: Mapping[str, str]) -> Any:
@@ -71,6 +78,10 @@ def _application(settings: Settings, places: Mapping[str, str]) -> Any:
 
 def _raise_file_limit() -> None:
     """Every connection is a file; allow as many as the system lets us."""
+    if os.name == "nt":
+        return
+    import resource
+
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
