@@ -5,6 +5,7 @@ in float32 and int8, and classifiers that count words or average their vectors. 
 thread; accuracy is measured on the engine that is timed. `bibert.lab.rivals` builds the engines and times them.
 
     python benchmarks/front.py --packed model.bibert ... --teacher folder --glue folder [--rounds 50]
+    python benchmarks/front.py --add model.bibert ... --packed first.bibert --glue folder    # without the teacher
     python benchmarks/front.py --redraw    # draw the figure and print the table from results/front.json
 """
 
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,38 @@ def measure(packed: Sequence[Path], teacher: Path, glue: Path, rounds: int) -> d
         "cpu_share": {"one": alone.cpu_share, "batch": together.cpu_share},
         "points": points_of(contenders, correct, alone, together),
     }
+
+
+def add(results: dict[str, Any], first: Path, packed: Sequence[Path], glue: Path, rounds: int) -> dict[str, Any]:
+    """Results with more packed models, timed in turns with the one that the others were timed against.
+
+    Ratios within a run can be compared, times of two runs cannot: a new time is the ratio times the first one's time
+    in the results.
+    """
+    data, paths = load_glue("SST-2", glue), [first, *packed]
+    models = [load(path, threads=THREADS) for path in paths]
+    for path, model in zip(paths, models, strict=True):
+        check_labels(path, model.labels, data)
+    reference = results["points"][0]
+    if name_of(models[0]) != reference["name"]:
+        raise DataError(f"{first}: is {name_of(models[0])}; the results are relative to {reference['name']}")
+    contenders = [
+        Contender(name_of(model), reference["kind"], packed_classify(model), path.stat().st_size)
+        for path, model in zip(paths, models, strict=True)
+    ]
+    dev = data.dev["dev"]
+    correct = {one.name: count_correct(one, dev) for one in contenders}
+    singles, batches = timing_inputs(dev, rounds)
+    turns = (time_contenders(contenders, singles, "one text"), time_contenders(contenders, batches, f"{BATCH} texts"))
+    added = points_of(contenders, correct, *turns)[1:]
+    facts = {**machine_facts(models[0], ()), "rounds": rounds, "cpu_share": min(one.cpu_share for one in turns)}
+    for point, key in product(added, ("one", "batch")):
+        timing, known = point[key], reference[key]
+        point[key] = timing | {name: timing["ratio"]["median"] * known[name] for name in ("median_ms", "best_ms")}
+        point["added"] = facts
+    names = [point["name"] for point in added]
+    kept = [point for point in results["points"][1:] if point["name"] not in names]
+    return results | {"points": [reference, *added, *kept]}
 
 
 def name_of(model: TextClassifier) -> str:
@@ -225,19 +258,22 @@ def main() -> None:
     parser.add_argument(
         "--packed", type=Path, nargs="+", help="packed models of SST-2; times are relative to the first"
     )
+    parser.add_argument("--add", type=Path, nargs="+", help="packed models to add to the results, beside the first")
     parser.add_argument("--teacher", type=Path, help="the folder of their full-precision teacher")
     parser.add_argument("--glue", type=Path, help="the folder with SST-2/train.tsv and dev.tsv")
     parser.add_argument("--rounds", type=int, default=50, help="how many texts, and how many batches, to time")
     parser.add_argument("--redraw", action="store_true", help="do not measure; use the results file")
     options = parser.parse_args()
-    inputs = (options.packed, options.teacher, options.glue)
+    inputs = (options.packed, options.glue) if options.add else (options.packed, options.teacher, options.glue)
     if not options.redraw and None in inputs:
-        parser.error("--packed, --teacher and --glue are needed, or --redraw")
+        parser.error("--packed, --teacher and --glue are needed, or --add, --packed and --glue, or --redraw")
     if options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}, must be 1 or more")
     try:
-        if not options.redraw:
-            _write_results(measure(*inputs, options.rounds), options)
+        if options.add:
+            _write(add(_read_results(), options.packed[0], options.add, options.glue, options.rounds))
+        elif not options.redraw:
+            _write({"command": command(options), **measure(*inputs, options.rounds)})
         results = _read_results()
         draw(results)
     except BibertError as error:
@@ -246,11 +282,14 @@ def main() -> None:
     print(tables.front(results))
 
 
-def _write_results(results: dict[str, Any], options: argparse.Namespace) -> None:
-    # Folders are left out: a path of this machine is of no use on another.
+def command(options: argparse.Namespace) -> str:
+    """The command without folders: a path of this machine is of no use on another."""
     packed = " ".join(path.name for path in options.packed)
     words = f"--packed {packed} --teacher <teacher> --glue <GLUE> --rounds {options.rounds}"
-    results = {"command": f"python benchmarks/front.py {words}", **results}
+    return f"python benchmarks/front.py {words}"
+
+
+def _write(results: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 

@@ -40,7 +40,13 @@ def front(results: Results) -> str:
     heads = ["engine", "dev accuracy %", "size MB", "one text, ms", f"{results['batch']} texts, ms for each"]
     busy = ["Other programs kept the machine busy: these times are provisional."] if share < QUIET else []
     inputs = f"seed {results['seed']}, {dev_rows} rows, at most {results['max_length']} tokens, "
-    return "\n\n".join([_table(heads, rows), *busy, _origin(results, share, inputs)])
+    added = [
+        f"{point['name']} was added later by its ratio to {results['points'][0]['name']}: commit {run['commit']}, "
+        f"{run['cpu']}, {run['rounds']} rounds, never less than {floor(100 * run['cpu_share'])}% of a CPU."
+        for point in results["points"]
+        if (run := point.get("added"))
+    ]
+    return "\n\n".join([_table(heads, rows), *busy, _origin(results, share, inputs), *added])
 
 
 def training_step(results: Results) -> str:

@@ -47,6 +47,7 @@ def at_a_glance(front: Path) -> str:
         "onnx-fp32": "full precision (ONNX Runtime)",
         "onnx-int8": "int8 (ONNX Runtime)",
         "bibert, 4 bits": "**4 bits (bibert)**",
+        "bibert, 2 bits": "**2 bits (bibert)**",
         "bibert": "**1 bit (bibert)**",
         "bag of words": "no network: bag of words",
     }

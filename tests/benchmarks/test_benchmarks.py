@@ -1,6 +1,7 @@
 """The scripts of benchmarks/: what they make of their measurements, and what they refuse."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import front
 import pytest
@@ -11,6 +12,7 @@ import training_step
 import integrations
 from bibert.data.examples import Split, TextData
 from bibert.errors import BibertError
+from bibert.lab.rivals.benchmark import Turns
 
 MACHINE = {"versions": {}, "commit": "abc", "cpu": "a CPU", "isa": "avx2", "threads": 1, "python": "3", "date": "today"}
 
@@ -64,6 +66,29 @@ def test_the_front_shows_accuracy_size_and_ratios_to_ours():
     assert shown[3] == "| onnx-int8 | 90.0 | 4.41 | 3.62, x7.2 (7.2-14) | 3.62, x7.2 (7.2-14) |"
     assert "90% of a CPU" in shown[-1]
     assert not any("provisional" in line for line in shown)
+
+
+def test_a_model_added_to_the_front_gets_the_time_of_its_ratio(monkeypatch):
+    class Model:
+        def __init__(self, bits):
+            self.config, self.labels, self.isa = SimpleNamespace(activation_bits=bits), ("negative", "positive"), "avx2"
+
+    dev = Split(tuple(f"text {number}" for number in range(32)), None, (0.0,) * 32, "dev.tsv")
+    data = TextData("SST-2", dev, {"dev": dev}, ("negative", "positive"), ("accuracy",), "here")
+    monkeypatch.setattr(front, "load_glue", lambda *_: data)
+    monkeypatch.setattr(front, "load", lambda path, **_: Model(2 if path.stem == "second" else 1))
+    monkeypatch.setattr(front, "packed_classify", lambda _: lambda texts: [0] * len(texts))
+    seconds = {"bibert": [1.0, 3.0], "bibert, 2 bits": [4.0, 12.0]}
+    monkeypatch.setattr(front, "time_contenders", lambda *_: Turns(seconds, 0.9))
+    monkeypatch.setattr(Path, "stat", lambda _: SimpleNamespace(st_size=7))
+    before = a_front(a_point("bibert", 16, 1.0), a_point("bibert, 2 bits", 1, 9.0), a_point("onnx-int8", 30, 8.0))
+    found = front.add(before, Path("first"), [Path("second")], Path("glue"), 2)
+    assert [point["name"] for point in found["points"]] == ["bibert", "bibert, 2 bits", "onnx-int8"]
+    added = found["points"][1]
+    assert (added["correct"], added["one"]["median_ms"], added["shipped_bytes"]) == (32, 4 * 0.5, 7)
+    assert tables.front(found).splitlines()[-1].startswith("bibert, 2 bits was added later by its ratio to bibert")
+    with pytest.raises(BibertError, match="is bibert, 2 bits; the results are relative to bibert"):
+        front.add(before, Path("second"), [], Path("glue"), 2)
 
 
 def test_times_of_a_busy_machine_are_called_provisional():
