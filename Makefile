@@ -121,7 +121,7 @@ site: $(INSTALLED) ## Build the site of documents into build/site; warnings are 
 # The tools of the supply chain have an environment of their own, so that the locked files do not contain them.
 SUPPLY := build/supply/bin
 LOCK := $(SUPPLY)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config --no-annotate \
-	--default-index https://pypi.org/simple --constraint constraints.txt --custom-compile-command 'make lock' pyproject.toml
+	--constraint constraints.txt --custom-compile-command 'make lock' pyproject.toml
 
 $(SUPPLY)/.installed:
 	$(PYTHON) -m venv build/supply
@@ -133,7 +133,7 @@ lock: $(SUPPLY)/.installed ## Renew the files with hashes from constraints.txt (
 	echo 'torch ; sys_platform == "none"' > build/supply/no-torch.txt
 	$(LOCK) --extra dev --override build/supply/no-torch.txt --no-emit-package torch -o locked-dev.txt
 
-audit: $(SUPPLY)/.installed ## Look for known vulnerabilities in every version of constraints.txt (asks pypi.org)
+audit: $(SUPPLY)/.installed ## Look for known vulnerabilities in every version of constraints.txt (asks PyPI)
 	$(SUPPLY)/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt
 
 sbom: $(SUPPLY)/.installed ## Write what the runtime consists of into dist/ (CycloneDX)
