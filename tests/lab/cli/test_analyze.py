@@ -151,7 +151,7 @@ def test_entropy_of_a_model_is_shown_by_layer_and_by_head(bibert, packed_file, t
     assert bibert("analyze", "entropy", packed_file, "--texts", texts) == 0
     shown = capsys.readouterr().out
     assert "mean over heads" in shown
-    assert "weight of attention_output" in shown
+    assert "attention_output" in shown
     assert bibert("analyze", "entropy", packed_file, "--texts", texts, "--site", "attention") == 0
     assert "head 1" in capsys.readouterr().out
 
