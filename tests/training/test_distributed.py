@@ -35,7 +35,8 @@ def torchrun(folder, **job):
     (folder / "job.pickle").write_bytes(pickle.dumps({"recipe": RECIPE, **job}))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT, folder]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(command, env=environment, stderr=(folder / "stderr.txt").open("w"))
+    with (folder / "stderr.txt").open("w") as errors:
+        return subprocess.Popen(command, env=environment, stderr=errors)
 
 
 @pytest.fixture(scope="module")
