@@ -94,7 +94,7 @@ fuzz: $(INSTALLED) ## Fuzz the C API with libFuzzer (needs clang)
 		-DBIBERT_SANITIZE=fuzzer-no-link,address,undefined
 	$(BIN)/cmake --build build/fuzz --target fuzz_api
 	mkdir -p build/fuzz/corpus
-	build/fuzz/native/fuzz/fuzz_api -runs=$(FUZZ_INPUTS) -seed=$(FUZZ_SEED) -print_final_stats=1 build/fuzz/corpus
+	build/fuzz/native/fuzz/fuzz_api -runs=$(FUZZ_INPUTS) -seed=$(FUZZ_SEED) -entropic=0 -print_final_stats=1 build/fuzz/corpus
 
 soak: $(INSTALLED) ## Run every reliability trial that has not reached its quantity (hours; docs/reliability.md)
 	$(BIN)/python benchmarks/soak.py

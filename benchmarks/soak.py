@@ -248,6 +248,12 @@ TRIALS = {
         3,
         "tests/training/test_loop.py::test_the_same_seed_gives_the_same_weights",
     ),
+    "T5": pytest(
+        "one of two training processes killed: the other ends within a minute, and the run resumes",
+        5,
+        "tests/training/test_distributed.py::test_if_one_process_is_killed_the_other_ends_too_and_the_run_resumes",
+        rounds=1,
+    ),
     "T6": pytest("bad data give one line with the place and the remedy", 40, "tests/data/test_readers.py"),
     "T7": pytest(
         "a loss or gradient that is not finite ends the run with its name",

@@ -20,7 +20,7 @@ def test_every_mutant_is_refused_or_answers_every_text(tmp_path):
 
     def run(seed):
         path.write_bytes(mutants.make(seed))
-        return file_mutants.judge(path)
+        return file_mutants.judge(path, seed)
 
     found = file_mutants.survey(run, range(MUTANTS), megabytes=8192)  # pytest and torch take more than a child needs
     assert (found["raised"], found["aborted"], found["hung"]) == ({}, [], [])

@@ -1,13 +1,16 @@
 """Two processes on half a batch each: the same loss curve and the same model as one process on the whole batch.
 
-The two are interrupted in the middle of the second of three epochs, and resume from there.
+The two are interrupted in the middle of the second of three epochs, or one is killed, and they resume from there.
 """
 
 import json
 import os
 import pickle
+import random
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,18 +27,24 @@ from bibert.training.student import distill
 SCRIPT = Path(__file__).with_name("torchrun_distill.py")
 SCHEMES = ("bibert", "baseline")
 RECIPE = Recipe(learning_rate=1e-3, epochs=3, batch_size=16, max_length=16, eval_every=4, log_every=1)
+ROUNDS, SEED = (int(os.environ.get(f"BIBERT_{name}", number)) for name, number in (("ROUNDS", 1), ("SEED", 0)))
+
+
+def torchrun(folder, **job):
+    """Start the distillations of a job as two processes; its last process gets the signal `number` at a step."""
+    (folder / "job.pickle").write_bytes(pickle.dumps({"recipe": RECIPE, **job}))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT, folder]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with (folder / "stderr.txt").open("w") as errors:
+        return subprocess.Popen(command, env=environment, stderr=errors)
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory, teacher, data):
     """The run folders of both schemes, trained under torchrun, with an interruption."""
     folder = tmp_path_factory.mktemp("two")
-    job = {"schemes": SCHEMES, "teacher": teacher, "data": data, "recipe": RECIPE, "interrupted_at": 5}
-    (folder / "job.pickle").write_bytes(pickle.dumps(job))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT, folder]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
+    process = torchrun(folder, schemes=SCHEMES, teacher=teacher, data=data, step=5, number=signal.SIGTERM)
+    assert process.wait(200) == 0, (folder / "stderr.txt").read_text()[-3000:]
     return folder
 
 
@@ -68,6 +77,24 @@ def test_the_model_is_that_of_one_process(one_process, two_processes, scheme):
     assert set(metrics) == {"dev_accuracy", "dev_f1"}
     one, two = (load_file(folder / scheme / "model" / "model.safetensors") for folder in (one_process, two_processes))
     assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
+def test_if_one_process_is_killed_the_other_ends_too_and_the_run_resumes(seed, teacher, data, one_process, tmp_path):
+    job, step = {"schemes": ["bibert"], "teacher": teacher, "data": data}, random.Random(seed).randrange(1, 12)
+    process = torchrun(tmp_path, **job, step=step, number=signal.SIGKILL)
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "signalled").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert process.wait(60) == 1, "torchrun waits for both"
+    assert not (tmp_path / "bibert" / "model").exists()
+    assert torchrun(tmp_path, **job, number=None).wait(200) == 0, (tmp_path / "stderr.txt").read_text()[-3000:]
+    one, two = (load_file(folder / "bibert" / "model" / "model.safetensors") for folder in (one_process, tmp_path))
     for name in one:
         np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-4, err_msg=name)
 

@@ -1,8 +1,7 @@
-"""Run by `test_distributed` under torchrun: the distillations of a pickled job, each interrupted once and resumed."""
+"""Run by `test_distributed` under torchrun: the distillations of a pickled job, which may be interrupted or killed."""
 
 import os
 import pickle
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +13,15 @@ from bibert.training.student import distill
 
 
 class SignalsTheLastProcess(TrainerCallback):
-    """One process is told to stop; all have to write the checkpoint and leave."""
+    """One process gets a signal; told to stop, all have to write the checkpoint and leave."""
 
-    def __init__(self, step):
-        self.step = step
+    def __init__(self, step, number, moment):
+        self.step, self.number, self.moment = step, number, moment
 
     def on_step_begin(self, args, state, control, **kwargs):  # noqa: ARG002
         if state.global_step == self.step and args.process_index == args.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            self.moment.touch()
+            os.kill(os.getpid(), self.number)
 
 
 if __name__ == "__main__":
@@ -29,7 +29,9 @@ if __name__ == "__main__":
     job = pickle.loads((folder / "job.pickle").read_bytes())
     for scheme in job["schemes"]:
         arguments = (job["teacher"], scheme, job["data"], folder / scheme, job["recipe"])
-        with suppress(Interrupted):
-            distill(*arguments, callbacks=[SignalsTheLastProcess(job["interrupted_at"])])
-            raise SystemExit("the run was not interrupted")
+        if job["number"]:
+            with suppress(Interrupted):
+                signals = SignalsTheLastProcess(job["step"], job["number"], folder / "signalled")
+                distill(*arguments, callbacks=[signals])
+                raise SystemExit("the run was not interrupted")
         distill(*arguments)

@@ -6,7 +6,8 @@ tensors of 32-bit numbers, then the tokenizer. docs/packed-format.md, section 4,
 
 import math
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +103,7 @@ class PackedConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the file."""
-        values = asdict(self) | {"thresholds": list(self.thresholds)}
+        values = vars(self) | {"thresholds": list(self.thresholds)}
         return values if self.has_levels else {name: values[name] for name in values if name not in _OF_VERSION_2}
 
     @classmethod
@@ -155,6 +156,7 @@ _LAYER_NUMBERS = (
 )
 
 
+@lru_cache(maxsize=16)  # each load asks four times
 def tensor_specs(config: PackedConfig, tokenizer_bytes: int) -> tuple[TensorSpec, ...]:
     """Every tensor of a file, in the order of the file."""
     offset, specs = 0, []
