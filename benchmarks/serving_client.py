@@ -95,11 +95,15 @@ class Client:
             head.encode() + (f"Authorization: Bearer {key}\r\n" if key else "").encode() + b"\r\n" + body
         )
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open the connection, unless it is open."""
+        if self.streams is None:
+            self.streams = await asyncio.open_connection("127.0.0.1", self.server.port)
+        return self.streams
+
     async def _ask(self, raw: bytes) -> tuple[int, bytes]:
         try:
-            if self.streams is None:
-                self.streams = await asyncio.open_connection("127.0.0.1", self.server.port)
-            reader, writer = self.streams
+            reader, writer = await self.connect()
             writer.write(raw)
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head)
