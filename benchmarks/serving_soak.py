@@ -165,7 +165,16 @@ async def s5_bad_requests(share: float) -> dict[str, Any]:
     async with served() as server:
         url = f"http://127.0.0.1:{server.port}/openapi.json"
         checks = "not_a_server_error,response_schema_conformance,content_type_conformance"
-        options = ["--checks", checks, "--max-examples", str(count // 4), "--phases", "coverage,fuzzing", "--seed", "0"]
+        options = [
+            "--checks",
+            checks,
+            "--max-examples",
+            str(count // 10),
+            "--phases",
+            "coverage,fuzzing",
+            "--seed",
+            "0",
+        ]
         with tempfile.TemporaryDirectory() as folder:  # for its cache
             process = await asyncio.create_subprocess_exec(
                 *(program, "run", url, *options, "--continue-on-failure"),
