@@ -248,7 +248,7 @@ async def s7_killed_workers(share: float) -> dict[str, Any]:
 async def s8_lost_clients(share: float) -> dict[str, Any]:
     """10,000 clients leave in the middle: work is dropped, the queue is empty afterwards, at most 5 MB more."""
     count = max(100, int(10_000 * share))
-    async with served("--max-queue", "100000", MODEL) as server:
+    async with served("--max-queue", "4096", MODEL) as server:
 
         async def leave(client: Client, number: int) -> None:
             await client.connect()
@@ -256,7 +256,7 @@ async def s8_lost_clients(share: float) -> dict[str, Any]:
                 await asyncio.wait_for(client.predict([[sentence(number)]] * 32), 0.01 * random.Random(number).random())
             client.close()
 
-        await crowd(64, count // 4, leave, server)
+        await crowd(64, count // 2, leave, server)
         before = server.resident_mb()
         await crowd(64, count, leave, server)
         await asyncio.sleep(2)
