@@ -124,7 +124,8 @@ def serving_soak(results: Results) -> str:
     """Every trial of the server: what is promised, and what was found."""
     rows = []
     for name, found in results.items():
-        kept = {True: "yes", False: "**no**", None: "not run"}[found["passed"]]
+        share = float(found["command"].rpartition(" ")[2])
+        kept = {True: "yes", False: "**no**", None: "not run"}[found["passed"]] + f", at {share:.0%}" * (share < 1)
         rows.append([name, found["what"].rstrip("."), _figures(found), kept])
     runs = sorted({_run(found).partition("; ")[2] for found in results.values()})
     command = "python benchmarks/serving_soak.py --only <id>"
