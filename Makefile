@@ -98,7 +98,7 @@ fuzz: $(INSTALLED) ## Fuzz the C API with libFuzzer (needs clang)
 
 soak: $(INSTALLED) ## Run every reliability trial that has not reached its quantity (hours; docs/reliability.md)
 	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python -m pip install --quiet schemathesis
+	$(BIN)/python -m pip install --quiet -c constraints.txt schemathesis
 	$(BIN)/python benchmarks/serving_soak.py
 
 check-soak: $(INSTALLED) ## Run a hundredth of the trials that no test has
