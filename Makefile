@@ -98,9 +98,12 @@ fuzz: $(INSTALLED) ## Fuzz the C API with libFuzzer (needs clang)
 
 soak: $(INSTALLED) ## Run every reliability trial that has not reached its quantity (hours; docs/reliability.md)
 	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python -m pip install --quiet -c constraints.txt schemathesis
+	$(BIN)/python benchmarks/serving_soak.py
 
 check-soak: $(INSTALLED) ## Run a hundredth of the trials that no test has
 	$(BIN)/python benchmarks/soak.py $(SLICE) --share 0.01 --results build/reliability.json
+	$(BIN)/python benchmarks/serving_soak.py --only S3 --only S8 --only S9 --only S10 --share 0.01 --output build/serving.json
 
 bench-kernels: $(INSTALLED) ## Measure products of bits per clock cycle
 	$(NATIVE) -B build/bench -DBIBERT_TESTS=OFF -DBIBERT_BENCH=ON

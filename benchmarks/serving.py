@@ -3,9 +3,9 @@
 The rival is FastAPI on uvicorn with ONNX Runtime int8, as people write it: a function per request, run in the thread
 pool. Both have one process, as many threads, the same tokenizer and the shape of a packed file; the rival's weights are
 random, which does not change its time. The servers take turns, round by round, and the load comes from this process, on
-the same CPUs. Install the rival with `pip install 'bibert[bench]' fastapi uvicorn`.
+the same CPUs. A request is one text of 20 words. Install the rival with `pip install 'bibert[bench]' fastapi uvicorn`.
 
-    python benchmarks/serving.py [--model sst2] [--rounds 5] [--requests 2000] [--output results/serving.json]
+    python benchmarks/serving.py [--model sst2 --model sentiment_4] [--rounds 5] [--requests 1000]
 """
 
 import argparse
@@ -86,17 +86,24 @@ async def measure(model: str, rounds: int, requests: int, threads: int) -> dict[
                         seconds, times = await load_with(servers[one], clients, requests)
                         turns[one].setdefault(str(clients), []).append(requests / seconds)
                         late[one].setdefault(str(clients), []).append(percentile(times, 0.99))
-            memory = {one: round(server.resident_mb(), 1) for one, server in (("bibert", ours),)}
-    return {"requests_per_second": turns, "p99_ms": late, "memory_mb": memory, "ratio": ratios(turns)}
+            memory = {
+                "bibert": ours.resident_mb(),
+                "bibert, both processes": ours.shared_mb(),
+                RIVAL: rival.shared_mb(),
+            }
+    shape = f"{packed.config.layers} x {packed.config.hidden}, {packed.config.activation_bits}-bit activations"
+    found = {"shape": shape, "requests_per_second": turns, "p99_ms": late, "ratio": ratios(turns)}
+    return found | {"memory_mb": {name: round(value, 1) for name, value in memory.items()}}
 
 
 async def load_with(server: Server, clients: int, requests: int) -> tuple[float, list[float]]:
-    """Send requests of about 20 words over so many connections; the seconds of all and of each."""
+    """Send requests over so many connections; the seconds of all and of each."""
     times: list[float] = []
+    texts = [sentence(number, least=19, most=19) for number in range(requests)]  # and their number
 
     async def ask(client: Client, number: int) -> None:
         start = time.perf_counter()
-        status, _ = await client.predict(sentence(number, most=40))
+        status, _ = await client.predict(texts[number])
         times.append(time.perf_counter() - start)
         if status != 200:
             raise RuntimeError(f"a request got {status}")
@@ -111,16 +118,18 @@ def ratios(turns: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, floa
     found = {}
     for clients, ours in turns["bibert"].items():
         each = [one / other for one, other in zip(ours, turns[RIVAL][clients], strict=True)]
-        found[clients] = {"median": round(statistics.median(each), 2), "low": min(each), "high": max(each)}
+        found[clients] = {
+            name: round(of(each), 2) for name, of in (("median", statistics.median), ("low", min), ("high", max))
+        }
     return found
 
 
 def main() -> None:
     """Measure and write the results file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="sst2")
+    parser.add_argument("--model", action="append", help="may be repeated")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--serve-rival", type=Path, help=argparse.SUPPRESS)
@@ -129,12 +138,16 @@ def main() -> None:
     if options.serve_rival:
         serve_rival(options.serve_rival, options.threads, options.port)
         return
-    results = asyncio.run(measure(options.model, options.rounds, options.requests, options.threads))
-    sizes = f"--model {options.model} --rounds {options.rounds} --requests {options.requests}"
-    results["command"] = f"python benchmarks/serving.py {sizes} --threads {options.threads}"
-    results["machine"] = machine.about(["granian", "fastapi", "uvicorn", "onnxruntime"])
+    names = options.model or ["sst2", "sentiment_4"]
+    models = {}
+    for name in names:
+        models[name] = asyncio.run(measure(name, options.rounds, options.requests, options.threads))
+        print(name, json.dumps(models[name]), flush=True)
+    sizes = " ".join([*(f"--model {name}" for name in names), f"--rounds {options.rounds}"])
+    command = f"python benchmarks/serving.py {sizes} --requests {options.requests} --threads {options.threads}"
+    about = machine.about(["granian", "fastapi", "uvicorn", "onnxruntime"])
+    results = {"command": command, "models": models, "machine": about}
     options.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(results["ratio"], indent=2))
 
 
 if __name__ == "__main__":

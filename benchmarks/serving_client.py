@@ -20,10 +20,10 @@ WORDS = (
 HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
-def sentence(number: int, most: int = 60) -> str:
-    """A text of its own for every number, of 1 to `most` words."""
+def sentence(number: int, least: int = 1, most: int = 60) -> str:
+    """A text of its own for every number: `least` to `most` words and the number."""
     draw = random.Random(number)
-    return f"{' '.join(draw.choices(WORDS, k=draw.randint(1, most)))} {number}"
+    return f"{' '.join(draw.choices(WORDS, k=draw.randint(least, most)))} {number}"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -42,6 +42,11 @@ class Server:
         """Memory of the worker."""
         status = Path(f"/proc/{self.workers()[0]}/status").read_text("ascii")
         return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+    def shared_mb(self) -> float:
+        """Memory of all its processes, each shared page counted once."""
+        pages = [Path(f"/proc/{pid}/smaps_rollup").read_text("ascii") for pid in (self.process.pid, *self.workers())]
+        return sum(int(re.findall(r"\nPss:\s+(\d+)", page)[0]) for page in pages) / 1024
 
     def workers(self) -> list[int]:
         """The processes that answer."""
@@ -95,11 +100,15 @@ class Client:
             head.encode() + (f"Authorization: Bearer {key}\r\n" if key else "").encode() + b"\r\n" + body
         )
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open the connection, unless it is open."""
+        if self.streams is None:
+            self.streams = await asyncio.open_connection("127.0.0.1", self.server.port)
+        return self.streams
+
     async def _ask(self, raw: bytes) -> tuple[int, bytes]:
         try:
-            if self.streams is None:
-                self.streams = await asyncio.open_connection("127.0.0.1", self.server.port)
-            reader, writer = self.streams
+            reader, writer = await self.connect()
             writer.write(raw)
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head)

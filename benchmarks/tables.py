@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from math import floor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bibert.lab.rivals.benchmark import QUIET
@@ -98,12 +99,66 @@ def small_data(results: Results) -> str:
     return f"{_table(heads, rows)}\n\npython benchmarks/small_data.py <tasks>; {origin}."
 
 
+def serving(results: Results) -> str:
+    """Requests a second of both servers by model and number of clients, and their memory."""
+    rows = []
+    for model, found in results["models"].items():
+        (_, ours), (rival, theirs) = found["requests_per_second"].items()
+        for clients, ratio in found["ratio"].items():
+            speeds = [f"{median(turns[clients]):,.0f}" for turns in (ours, theirs)]
+            late = [f"{median(found['p99_ms'][name][clients]):.1f}" for name in found["requests_per_second"]]
+            times = f"{ratio['median']:.1f} ({ratio['low']:.1f}-{ratio['high']:.1f})"
+            rows.append([f"{model}, {found['shape']}", clients, *speeds, times, *late])
+    heads = [
+        "model",
+        "clients",
+        "bibert, requests/s",
+        f"FastAPI, {rival}",
+        "times",
+        "bibert, p99 ms",
+        "FastAPI, p99 ms",
+    ]
+    memory = [
+        [model, *(f"{value:.0f}" for value in found["memory_mb"].values())]
+        for model, found in results["models"].items()
+    ]
+    of = ["worker of bibert", "both processes of bibert", "FastAPI"]
+    return "\n\n".join([_table(heads, rows), _table(["memory MB of", *of], memory), _run(results)])
+
+
+def serving_soak(results: Results) -> str:
+    """Every trial of the server: what is promised, and what was found."""
+    rows = []
+    for name, found in results.items():
+        share = float(found["command"].rpartition(" ")[2])
+        kept = {True: "yes", False: "**no**", None: "not run"}[found["passed"]] + f", at {share:.0%}" * (share < 1)
+        rows.append([name, found["what"].rstrip("."), _figures(found), kept])
+    runs = sorted({_run(found).partition("; ")[2] for found in results.values()})
+    command = "python benchmarks/serving_soak.py --only <id>"
+    return "\n\n".join([_table(["id", "promise", "found", "kept"], rows), f"{command}; {' '.join(runs)}"])
+
+
+def integrations(results: Results) -> str:
+    """Rows a second of every engine beside the command's in the same run, and whether its answers are the same."""
+    rows = []
+    for run in results["runs"]:
+        for name, found in run["engines"].items():
+            same = f"{found['differ']:,} differ" if found["differ"] else "the same"
+            speed = [f"{found['rows_per_second']:,}", f"{found['ratio']:.2f}"]
+            rows.append([run["model"], name, f"{run['rows']:,}", *speed, same])
+    heads = ["model", "engine", "rows", "rows/s", "times the command", "answers"]
+    return "\n\n".join([_table(heads, rows), *map(_run, results["runs"])])
+
+
 RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "engine": engine,
     "front": front,
     "training_step": training_step,
     "training_rival": training_rival,
     "small_data": small_data,
+    "serving": serving,
+    "serving_soak": serving_soak,
+    "integrations": integrations,
 }
 
 
@@ -124,6 +179,27 @@ def _origin(results: Results, cpu_share: float, inputs: str = "") -> str:
         f"threads: {machine['threads']}, never less than {floor(100 * cpu_share)}% of a CPU, {inputs}"
         f"Python {machine['python']}, {versions}, {machine['date']}."
     )
+
+
+def _run(results: Results) -> str:
+    about = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return f"{results['command']}; commit {about['commit']}, {about['cpu']}, {versions}, {about['date']}."
+
+
+def _figures(found: Results) -> str:
+    """What a trial found, in words; `each` has details."""
+    words = []
+    for key, value in found.items():
+        if key in ("what", "command", "each", "passed", "machine"):
+            continue
+        name, _, unit = key.rpartition("_") if key.rpartition("_")[2] in ("ms", "s", "mb", "us") else (key, "", "")
+        if isinstance(value, Mapping):
+            words += [f"{count:,} x {one}" for one, count in value.items()]
+        else:
+            number = f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+            words.append(f"{name.replace('_', ' ')} {number} {unit.replace('mb', 'MB')}".strip())
+    return ", ".join(words)
 
 
 def _megabytes(engine: Results) -> list[str]:

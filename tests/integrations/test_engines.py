@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 
 import pytest
 
@@ -65,12 +66,16 @@ def with_pandas(texts, model):
 
 def with_ray(texts, model):
     ray = pytest.importorskip("ray", reason="pip install 'bibert[ray]' to run this")
+    import pyarrow
+    from pyarrow.parquet import write_table
+
     from bibert.integrations.ray import predict
 
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)  # where an actor of one CPU would wait for ever
     try:
-        dataset = ray.data.from_items([{"text": text, "row": row} for row, text in enumerate(texts)])
-        rows = predict(dataset, "text", model).sort("row").take_all()
+        with tempfile.TemporaryDirectory() as folder:  # reading a file takes tasks of a whole CPU
+            write_table(pyarrow.table({"text": texts, "row": range(len(texts))}), f"{folder}/rows.parquet")
+            rows = predict(ray.data.read_parquet(folder), "text", model).sort("row").take_all()
     finally:
         ray.shutdown()
     return [(row["label"], row["score"]) for row in rows]

@@ -15,8 +15,8 @@ ROWS_PER_BATCH = 2048
 def predict(dataset: "Dataset", text: str, model: Model = DEFAULT, *, prefix: str = "", **options: Any) -> "Dataset":
     """Add the columns label and score of the texts in a column; `options` replace those of `map_batches`.
 
-    There is an actor with one thread for each CPU of the cluster but one. An actor reserves half a CPU, and none where
-    there is only one: Ray's own tasks need a whole CPU to read the data, and would wait for ever without it.
+    There are as many actors as nodes, each with a thread for each CPU of its node. Actors reserve no CPU: Ray's own
+    tasks, which read and write the data, then find one however few there are, and never wait for an actor.
 
     Examples:
         >>> predict(ray.data.read_parquet("reviews.parquet"), "text").write_parquet("labelled")
@@ -24,11 +24,11 @@ def predict(dataset: "Dataset", text: str, model: Model = DEFAULT, *, prefix: st
     import ray
     from ray.data import ActorPoolStrategy
 
-    cpus = int(ray.cluster_resources().get("CPU", 1))
+    nodes = sum(node["Alive"] for node in ray.nodes())
     usual = {
-        "fn_constructor_args": (classifier_of(model, threads=1), text, prefix),
-        "compute": ActorPoolStrategy(size=max(1, cpus - 1)),
-        "num_cpus": 0.5 if cpus > 1 else 0,
+        "fn_constructor_args": (classifier_of(model, threads=0), text, prefix),
+        "compute": ActorPoolStrategy(size=max(1, nodes)),
+        "num_cpus": 0,
         "batch_size": ROWS_PER_BATCH,
         "batch_format": "pyarrow",
     }
