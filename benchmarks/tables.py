@@ -124,6 +124,17 @@ def parity(results: Results) -> str:
     return f"{_table(heads, rows)}\n\n{results['command']}; {origin}."
 
 
+def wheels(results: Results) -> str:
+    """The wheels of `make wheels`, and what ran."""
+    found = results["wheels"]
+    heads = [head for head in next(iter(found.values())) if head != "machine"]
+    rows = [[f"`{tag}`", *(wheel[head] for head in heads)] for tag, wheel in found.items()]
+    machines = [wheel["machine"] for wheel in found.values()]
+    builds = {(one["commit"], one["cpu"], one["versions"]["ziglang"], one["date"]) for one in machines}
+    origin = "; ".join(f"commit {commit}, {cpu}, zig {zig}, {date}" for commit, cpu, zig, date in sorted(builds))
+    return f"{_table(['wheel', *heads], rows)}\n\n{results['command']}; {origin}."
+
+
 RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "engine": engine,
     "front": front,
@@ -132,6 +143,7 @@ RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "small_data": small_data,
     "browser": browser,
     "parity": parity,
+    "wheels": wheels,
 }
 
 

@@ -8,9 +8,10 @@ test-small`), `node` and `chromium` (both need `make wasm`).
     python benchmarks/browser/parity.py MODEL [MODEL ...] [--where node ...] [--texts FILE ...] [--count 10000]
         [--slice FIRST LAST] [--seed 0] [--output FILE]
 
-MODEL is a packed file, a shipped name, or 2 or 4, the bits of one with random weights. Prints a JSON object for each;
-`different_tokens` and `different_logits` must be 0, otherwise it exits with 1. With `--output`, the objects are added
-to a results file, so that slices of the texts can be run one after the other.
+MODEL is a packed file, a shipped name, or 2 or 4, the bits of one with random weights; each gets as many tokens as it
+has positions. Prints a JSON object for each; `different_tokens` and `different_logits` must be 0, otherwise it exits
+with 1. With `--output`, the objects are added to a results file, so that slices of the texts can run one after the
+other.
 """
 
 import argparse
@@ -115,7 +116,13 @@ def neon_answers(path: Path, texts: list[Row], folder: Path) -> Answers:
     weights = packed.data[: packed.weights_bytes].tobytes()
     encoded = bibert.load(path).encoder.encode(texts)
     lengths = np.array([len(row.ids) for row in encoded], np.uint32)
-    parts = [as_struct(packed.config), np.uint64(len(weights)), weights, np.uint32(len(lengths)), lengths]
+    parts = [
+        as_struct(packed.config),
+        np.array([len(weights)], np.uint64),
+        weights,
+        np.array([len(lengths)], np.uint32),
+        lengths,
+    ]
     parts += [np.concatenate([getattr(row, name) for row in encoded], dtype=np.int32) for name in ENCODED]
     run = subprocess.run(["qemu-aarch64", program], input=b"".join(map(bytes, parts)), capture_output=True, check=False)
     if run.returncode != 0 or run.stderr.split() != [b"neon"]:
@@ -243,8 +250,9 @@ def main() -> None:
     runs = []
     for name in chosen.models:
         with tempfile.TemporaryDirectory() as folder:
-            path = model_file(name, Path(folder)).resolve()
-            python, bits = native_answers(path, texts), load(path).config.activation_bits
+            packed, path = load(model_file(name, Path(folder))), Path(folder) / "longest.bibert"
+            save(replace(packed, max_length=packed.config.positions), path)
+            python, bits = native_answers(path, texts), packed.config.activation_bits
             origin = {"seed": chosen.seed} | {key: machine[key] for key in ("cpu", "commit", "date")}
             for where in chosen.where:
                 about_run = {"model": name, "bits": bits, "where": where, "slice": [first, last]}
