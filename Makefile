@@ -48,7 +48,7 @@ test-small: $(INSTALLED) ## Link a C example statically for 64-bit ARM, run it u
 	$(BIN)/cmake --build build/small
 	sh native/tests/small_device.sh build/small src/bibert/models/sst2.bibert
 
-test-js: wasm ## Run the tests of the npm package in Node
+test-js: demo ## Run the tests of the npm package in Node, and of the demo page in Chromium
 	cd js && npm test
 
 test-avx512: $(INSTALLED) ## Run the C++ tests on an emulated CPU with AVX-512 (Debian packages: native/tests/emulate_avx512.sh)
@@ -162,7 +162,7 @@ $(VENV)/.wheels: $(VENV)/.zig
 	$(BIN)/python -m pip install --quiet -c constraints.txt scikit-build-core auditwheel macholib pefile
 	@touch $@
 
-wheels: $(VENV)/.wheels ## Cross-build the wheels of every platform with zig and run them (Debian: qemu-user, libc6-arm64-cross, musl, wine64)
+wheels: $(VENV)/.wheels ## Cross-build the wheels of every platform with zig and run them (Debian: qemu-user, libc6-arm64-cross, musl, wine)
 	rm -rf dist
 	$(BIN)/python native/wheels.py $(WHEELS)
 

@@ -14,6 +14,7 @@ from bibert.lab.rivals.benchmark import QUIET
 from bibert.lab.rivals.engines import OURS
 
 MB = 1e6
+DIFFERENT = ("different_tokens", "different_logits")
 Results = Mapping[str, Any]
 
 
@@ -150,6 +151,48 @@ def integrations(results: Results) -> str:
     return "\n\n".join([_table(heads, rows), *map(_run, results["runs"])])
 
 
+def browser(results: Results) -> str:
+    """Times and ratios in Node and in Chromium, and downloads, an engine per row."""
+    places = [place for place in ("node", "chromium") if place in results]
+    rival = next(name for name in results["download_bytes"] if "onnxruntime" in name)
+    heads, rows = ["engine", "download MB"], []
+    heads += [f"{place.capitalize()}, {shape} ms" for place in places for shape in results[place][rival]]
+    for name, size in results["download_bytes"].items():
+        timings = [timing for place in places for timing in results[place][name].values()]
+        rows.append([name, f"{size / MB:.1f}", *(_browser_time(timing) for timing in timings)])
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if name != OURS)
+    origin = f"{results['command']}; commit {machine['commit']}, {machine['cpu']}, one thread, {versions}"
+    return f"{_table(heads, rows)}\n\n{origin}, {machine['date']}."
+
+
+def parity(results: Results) -> str:
+    """Texts that were compared, and how many differ, by bits and place."""
+    heads = ["bits", "model", "where", "texts", "tokens of a text", "other tokens", "other logits"]
+    groups: dict[tuple[int, str, str], list[Results]] = {}
+    for run in results["runs"]:
+        groups.setdefault((run["bits"], run["model"], run["where"]), []).append(run)
+    rows = []
+    for (bits, model, where), runs in groups.items():
+        texts, tokens, logits = (sum(run[key] for run in runs) for key in ("texts", *DIFFERENT))
+        lengths = f"{min(run['shortest'] for run in runs)} to {max(run['longest'] for run in runs)}"
+        rows.append([str(bits), f"`{model}`", where, f"{texts:,}", lengths, str(tokens), str(logits)])
+    origins = sorted({(run["commit"], run["cpu"], run["seed"], run["date"]) for run in results["runs"]})
+    origin = "; ".join(f"commit {commit}, {cpu}, seed {seed}, {date}" for commit, cpu, seed, date in origins)
+    return f"{_table(heads, rows)}\n\n{results['command']}; {origin}."
+
+
+def wheels(results: Results) -> str:
+    """The wheels of `make wheels`, and what ran."""
+    found = results["wheels"]
+    heads = [head for head in next(iter(found.values())) if head != "machine"]
+    rows = [[f"`{tag}`", *(wheel[head] for head in heads)] for tag, wheel in found.items()]
+    machines = [wheel["machine"] for wheel in found.values()]
+    builds = {(one["commit"], one["cpu"], one["versions"]["ziglang"], one["date"]) for one in machines}
+    origin = "; ".join(f"commit {commit}, {cpu}, zig {zig}, {date}" for commit, cpu, zig, date in sorted(builds))
+    return f"{_table(['wheel', *heads], rows)}\n\n{results['command']}; {origin}."
+
+
 RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "engine": engine,
     "front": front,
@@ -159,6 +202,9 @@ RENDERERS: Mapping[str, Callable[[Results], str]] = {
     "serving": serving,
     "serving_soak": serving_soak,
     "integrations": integrations,
+    "browser": browser,
+    "parity": parity,
+    "wheels": wheels,
 }
 
 
@@ -211,6 +257,15 @@ def _megabytes(engine: Results) -> list[str]:
 def _engine_time(engine: Results, shape: str) -> str:
     timing = engine["timings"].get(shape)
     return "" if timing is None else _time(engine["name"], timing, "{:.2f}", "{:.1f}")
+
+
+def _browser_time(timing: Results) -> str:
+    """The median, and for ours how many times as fast as the rival, with the quartiles."""
+    median = f"{timing['median_ms']:.2f}"
+    if "times_as_fast" not in timing:
+        return median
+    ratio = timing["times_as_fast"]
+    return f"{median}, **x{ratio['median']:.1f}** ({ratio['quartiles'][0]:.1f}-{ratio['quartiles'][1]:.1f})"
 
 
 def _time(name: str, timing: Results, milliseconds: str, times: str) -> str:

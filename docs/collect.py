@@ -20,6 +20,7 @@ import bibert
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "build" / "site-sources"
+DEMO = ROOT / "build" / "demo"  # from `make demo`; the site has it at demo/ if it is there
 DOCUMENTS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "js/*.md", "src/bibert/models/*.md")
 LINK = re.compile(r"\]\(([^)#\s]+)|src=\"([^\"]+)")
 REFERENCE = """# Python
@@ -95,6 +96,10 @@ def collect() -> None:
         copy = SOURCES / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
+    if DEMO.exists():
+        shutil.copytree(DEMO, SOURCES / "demo")
+        with (SOURCES / "js/README.md").open("a", encoding="utf-8") as page:
+            page.write("\n## Demo\n\n[The shipped models in your browser](../demo/index.html)\n")
     (SOURCES / "docs/api.md").write_text(reference(), encoding="utf-8")
     for path in notebooks:
         page = page_of(json.loads(path.read_text("utf-8")), path.name)

@@ -6,6 +6,8 @@ those of the numpy reference, bit for bit, for every instruction set and shipped
 """
 
 import argparse
+import functools
+import json
 import os
 import platform
 import re
@@ -23,6 +25,7 @@ import ziglang
 from elftools.elf.elffile import ELFFile
 from scikit_build_core.build import build_wheel
 
+from bibert.machine import about
 from bibert.models import shipped_file
 from bibert.packed.file import load
 from bibert.runtime import reference
@@ -32,6 +35,7 @@ ZIG = Path(ziglang.__path__[0]) / "zig"
 IDS = (101, 1037, 9882, 1010, 25591, 2143, 102)  # [CLS] a gorgeous, witty film [SEP]
 MODELS = ("sst2", "sentiment_2", "sentiment_4")  # 1, 2 and 4 bits
 ISAS = {"x86_64": ("avx512", "avx2", "reference"), "aarch64": ("neon", "reference")}
+HEADS = ("MB", "library KB", "newest glibc", "run here")
 SYSTEM = re.compile(
     r"(lib(c|m|pthread|dl|rt)|ld-linux-[\w-]+)\.so(\.\d+)?"  # glibc and musl
     r"|/usr/lib/libSystem\.B\.dylib|(KERNEL32|ntdll|ADVAPI32|api-ms-win-crt-[\w-]+)\.dll",
@@ -108,12 +112,14 @@ def audit(target: Target, wheel: Path, library: Path) -> str:
     foreign = [name for name in imports(target, library) if not SYSTEM.fullmatch(name)]
     if foreign:
         raise SystemExit(f"{wheel.name}: needs {', '.join(foreign)}; a wheel may need only libraries of the system")
-    if target.system == "linux":
+    if "manylinux" in target.tag:  # auditwheel reads this machine's libc.so, so it cannot judge a library for musl
         shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
         allowed = target.tag.replace("manylinux2014", "manylinux_2_17")
         if f'"{allowed}"' not in " ".join(shown.split()):
             raise SystemExit(f"{wheel.name}: auditwheel does not grant {allowed}:\n{shown}")
     versions = [tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())]
+    if versions and "manylinux" not in target.tag:
+        raise SystemExit(f"{wheel.name}: needs symbols of glibc")
     return ".".join(map(str, max(versions))) if versions else "none"
 
 
@@ -145,11 +151,17 @@ def test(target: Target, library: Path) -> str:
             if "this CPU and this build have" in done.stderr:
                 break
             found = np.array(done.stdout.split(), dtype=np.float32)
-            if found.tobytes() != reference.logits(load(model), [IDS])[0].tobytes():
+            if found.tobytes() != expected(name):
                 raise SystemExit(f"{library}: {name} on {isa} gives {done.stdout!r} {done.stderr!r}, not the reference")
         else:
             ran.append(isa)
     return f"{target.emulator[0] if target.emulator else 'native'}: {', '.join(ran)}"
+
+
+@functools.cache
+def expected(name: str) -> bytes:
+    """The logits of a shipped model by the numpy reference."""
+    return reference.logits(load(shipped_file(name)), [IDS])[0].tobytes()
 
 
 def run(*command: object) -> str:
@@ -165,10 +177,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", default=[""], help="build only tags with one of these words")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder of the wheels")
+    parser.add_argument("--results", type=Path, help="a JSON file; its rows of the wheels built now are replaced")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
-    rows = [("wheel", "MB", "library KB", "newest glibc", "result")]
+    rows = [("wheel", *HEADS)]
     for target in (target for target in TARGETS if any(word in target.tag for word in options.words)):
         wheel = build(target, options.output)
         folder = ROOT / "build" / "wheels" / target.tag / "checked"
@@ -181,6 +194,18 @@ def main() -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if options.results is not None:
+        keep(options.results, rows[1:])
+
+
+def keep(file: Path, rows: list[tuple[str, ...]]) -> None:
+    """Write the rows into a results file, with those of other wheels that it has."""
+    known = json.loads(file.read_text("utf-8"))["wheels"] if file.exists() else {}
+    machine = {key: value for key, value in about(["ziglang"]).items() if key != "python"}
+    new = {tag: {"machine": machine, **dict(zip(HEADS, cells, strict=True))} for tag, *cells in rows}
+    order = [f"py3-none-{target.tag}" for target in TARGETS]
+    wheels = dict(sorted((known | new).items(), key=lambda pair: order.index(pair[0])))
+    file.write_text(json.dumps({"command": "make wheels", "wheels": wheels}, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

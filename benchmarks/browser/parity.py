@@ -1,12 +1,17 @@
-"""Do Python and JavaScript compute the same? Tokens and bits of logits of many texts, in Node and in Chromium.
+"""Are tokens and bits of logits the same everywhere? Many texts on every instruction set, in Node and in Chromium.
 
 The texts are the lines of the given files, such as GLUE's dev.tsv, then odd ones: every script, emoji, control
-characters, random code points, 1 to more than 512 tokens, pairs. Needs `make wasm`, and node or Chromium.
+characters, random code points, 1 to more than 512 tokens, pairs. All answers are compared with those of Python and its
+best instruction set. Places are `avx2` and `reference` of the native library, `neon` (under qemu; needs `make
+test-small`), `node` and `chromium` (both need `make wasm`).
 
-    python benchmarks/browser/parity.py MODEL [MODEL ...] [--texts FILE ...] [--count 10000] [--seed 0] [--chromium]
+    python benchmarks/browser/parity.py MODEL [MODEL ...] [--where node ...] [--texts FILE ...] [--count 10000]
+        [--slice FIRST LAST] [--seed 0] [--output FILE]
 
-MODEL is a packed file, a shipped name, or 2 or 4, the bits of one with random weights. Prints a JSON object for each;
-`different_tokens` and `different_logits` must be 0, otherwise it exits with 1.
+MODEL is a packed file, a shipped name, or 2 or 4, the bits of one with random weights; each gets as many tokens as it
+has positions. Prints a JSON object for each; `different_tokens` and `different_logits` must be 0, otherwise it exits
+with 1. With `--output`, the objects are added to a results file, so that slices of the texts can run one after the
+other.
 """
 
 import argparse
@@ -14,12 +19,14 @@ import functools
 import http.server
 import importlib.util
 import json
+import operator
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +34,11 @@ from typing import Any
 import numpy as np
 
 import bibert
+from bibert.machine import about
 from bibert.models import find_file
 from bibert.packed.file import load, save
+from bibert.runtime.engine import Engine
+from bibert.runtime.native import _as_struct as as_struct
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -37,6 +47,7 @@ from random_models import random_packed  # noqa: E402
 Row = str | tuple[str, str]
 Answers = list[dict[str, Any]]
 BLOCK = 256  # texts
+ENCODED = ("ids", "token_types")
 # First and last code points: Latin, Greek and Cyrillic, Hebrew and Arabic, Devanagari, Thai, Hangul, Kana, ideographs,
 # symbols, emoji, control characters, spaces and their like, private ones, all of Unicode.
 SCRIPTS = [
@@ -80,27 +91,65 @@ def model_file(name: str, folder: Path) -> Path:
     return path
 
 
-def python_answers(path: Path, texts: list[Row]) -> Answers:
-    """Tokens and bits of logits in Python."""
-    classifier = bibert.load(path, threads=1)
+def native_answers(path: Path, texts: list[Row], isa: str | None = None) -> Answers:
+    """Tokens and bits of logits in Python, on the best instruction set or another one."""
+    classifier, engine = bibert.load(path, threads=1), Engine.load(path, threads=1, isa=isa)
     answers: Answers = []
     for first in range(0, len(texts), BLOCK):
         encoded = classifier.encoder.encode(texts[first : first + BLOCK])
-        for row, logits in zip(encoded, classifier.engine.logits_of(encoded), strict=True):
+        for row, logits in zip(encoded, engine.logits_of(encoded), strict=True):
             ids, types = row.ids.tolist(), row.token_types.tolist()
             answers.append({"ids": ids, "tokenTypes": types, "bits": logits.view(np.uint32).tolist()})
     return answers
 
 
-def node_answers(path: Path, texts: Path) -> Answers:
+def neon_answers(path: Path, texts: list[Row], folder: Path) -> Answers:
+    """The same on 64-bit ARM under qemu; the tokens are Python's."""
+    compiler = shutil.which("aarch64-linux-gnu-g++") or sys.exit("needs g++-aarch64-linux-gnu and qemu-user")
+    program, source = folder / "logits_of", Path(__file__).parent / "logits_of.c"
+    library = ROOT / "build" / "small" / "libbibert.a"
+    include = ROOT / "native" / "include"
+    command = [compiler.replace("g++", "gcc"), "-c", source, f"-I{include}", "-o", folder / "logits_of.o"]
+    subprocess.run(command, check=True)
+    subprocess.run([compiler, "-static", folder / "logits_of.o", library, "-o", program], check=True)
+    packed = load(path)
+    weights = packed.data[: packed.weights_bytes].tobytes()
+    encoded = bibert.load(path).encoder.encode(texts)
+    lengths = np.array([len(row.ids) for row in encoded], np.uint32)
+    parts = [
+        as_struct(packed.config),
+        np.array([len(weights)], np.uint64),
+        weights,
+        np.array([len(lengths)], np.uint32),
+        lengths,
+    ]
+    parts += [np.concatenate([getattr(row, name) for row in encoded], dtype=np.int32) for name in ENCODED]
+    run = subprocess.run(["qemu-aarch64", program], input=b"".join(map(bytes, parts)), capture_output=True, check=False)
+    if run.returncode != 0 or run.stderr.split() != [b"neon"]:
+        sys.exit(f"not on neon: {run.stderr.decode()}")
+    bits = np.frombuffer(run.stdout, np.uint32).reshape(len(texts), -1)
+    return [
+        {"ids": row.ids.tolist(), "tokenTypes": row.token_types.tolist(), "bits": logits.tolist()}
+        for row, logits in zip(encoded, bits, strict=True)
+    ]
+
+
+def node_answers(path: Path, texts: list[Row], folder: Path) -> Answers:
     """The same in Node."""
     node = shutil.which("node") or sys.exit("needs node")
     script = Path(__file__).parent / "parity.mjs"
-    run = subprocess.run([node, script, path, texts], stdout=subprocess.PIPE, check=True)
+    run = subprocess.run([node, script, path, texts_file(texts, folder)], stdout=subprocess.PIPE, check=True)
     return json.loads(run.stdout)  # type: ignore[no-any-return]
 
 
-def chromium_answers(path: Path, texts: Path) -> Answers:
+def texts_file(texts: list[Row], folder: Path) -> Path:
+    """The texts as JSON, for JavaScript."""
+    file = folder / "texts.json"
+    file.write_text(json.dumps(texts), "utf-8")
+    return file
+
+
+def chromium_answers(path: Path, texts: list[Row], served: Path) -> Answers:
     """The same in Chromium, on an empty page."""
     spec = importlib.util.spec_from_file_location("chromium", ROOT / "tests" / "chromium.py")
     assert spec is not None
@@ -108,7 +157,7 @@ def chromium_answers(path: Path, texts: Path) -> Answers:
     chromium = importlib.util.module_from_spec(spec)
     sys.modules["chromium"] = chromium
     spec.loader.exec_module(chromium)
-    served = texts.parent
+    file = texts_file(texts, served)
     for name, target in (("model.bibert", path), ("js", ROOT / "js"), ("browser", Path(__file__).parent)):
         (served / name).unlink(missing_ok=True)
         (served / name).symlink_to(target)
@@ -120,10 +169,9 @@ def chromium_answers(path: Path, texts: Path) -> Answers:
     try:
         page = browser.open(served / "empty.html")
         page.send("Page.navigate", url=f"http://localhost:{server.server_port}/empty.html")
-        page.evaluate(SETUP.replace("TEXTS", texts.name))
+        page.evaluate(SETUP.replace("TEXTS", file.name))
         answers: Answers = []
-        count = len(json.loads(texts.read_text("utf-8")))
-        for first in range(0, count, BLOCK):  # an answer to DevTools must not take long
+        for first in range(0, len(texts), BLOCK):  # an answer to DevTools must not take long
             answers += page.evaluate(f"answersOf(classifier, texts.slice({first}, {first + BLOCK}))")
     finally:
         browser.close()
@@ -154,36 +202,65 @@ new Promise((done) => setTimeout(done, 500)).then(async () => {
 """
 
 
-def compare(where: str, name: str, python: Answers, javascript: Answers) -> bool:
-    """Print what differs; whether nothing does."""
-    pairs = list(zip(python, javascript, strict=True))
-    tokens = sum((one["ids"], one["tokenTypes"]) != (other["ids"], other["tokenTypes"]) for one, other in pairs)
-    logits = sum(one["bits"] != other["bits"] for one, other in pairs)
-    longest = max(len(one["ids"]) for one in python)
-    counts = {"texts": len(pairs), "longest": longest, "different_tokens": tokens, "different_logits": logits}
-    print(json.dumps({"model": name, "where": where} | counts), flush=True)
-    return tokens == logits == 0
+PLACES: dict[str, Callable[[Path, list[Row], Path], Answers]] = {
+    "avx2": lambda path, texts, _: native_answers(path, texts, "avx2"),
+    "reference": lambda path, texts, _: native_answers(path, texts, "reference"),
+    "neon": neon_answers,
+    "node": node_answers,
+    "chromium": chromium_answers,
+}
+
+
+def compare(python: Answers, other: Answers) -> dict[str, int]:
+    """How many texts differ, and the lengths of the texts."""
+    pairs = list(zip(python, other, strict=True))
+    lengths = [len(answer["ids"]) for answer in python]
+    return {
+        "texts": len(pairs),
+        "shortest": min(lengths),
+        "longest": max(lengths),
+        "different_tokens": sum(any(one[key] != two[key] for key in ("ids", "tokenTypes")) for one, two in pairs),
+        "different_logits": sum(one["bits"] != two["bits"] for one, two in pairs),
+    }
+
+
+def add_to(output: Path, runs: list[dict[str, Any]]) -> None:
+    """Add runs to a results file; a run of the same model, place and slice is replaced."""
+    known = json.loads(output.read_text("utf-8"))["runs"] if output.exists() else []
+    key = operator.itemgetter("model", "where", "slice")
+    merged = {str(key(run)): run for run in [*known, *runs]}
+    command = "python benchmarks/browser/parity.py sst2 sentiment_2 sentiment_4 --texts <GLUE>/*/dev.tsv"
+    output.write_text(json.dumps({"command": command, "runs": list(merged.values())}, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
     """Compare every model in every place."""
-    options = argparse.ArgumentParser(description="compare Python and JavaScript")
+    options = argparse.ArgumentParser(description="compare tokens and logits")
     options.add_argument("models", nargs="+")
+    options.add_argument("--where", nargs="+", choices=PLACES, default=["node"])
     options.add_argument("--texts", nargs="*", type=Path, default=[])
     options.add_argument("--count", type=int, default=10_000)
+    options.add_argument("--slice", nargs=2, type=int, help="only the texts from FIRST to LAST - 1")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--chromium", action="store_true", help="in Chromium instead of Node")
+    options.add_argument("--output", type=Path)
     chosen = options.parse_args()
-    texts = rows(chosen.texts, chosen.count, random.Random(chosen.seed))
-    same = True
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "texts.json"
-        file.write_text(json.dumps(texts), "utf-8")
-        for name in chosen.models:
-            path = model_file(name, Path(folder)).resolve()
-            where, answers = ("chromium", chromium_answers) if chosen.chromium else ("node", node_answers)
-            same &= compare(where, name, python_answers(path, texts), answers(path, file))
-    sys.exit(0 if same else 1)
+    first, last = chosen.slice or (0, chosen.count)
+    texts = rows(chosen.texts, chosen.count, random.Random(chosen.seed))[first:last]
+    machine = about([])
+    runs = []
+    for name in chosen.models:
+        with tempfile.TemporaryDirectory() as folder:
+            packed, path = load(model_file(name, Path(folder))), Path(folder) / "longest.bibert"
+            save(replace(packed, max_length=packed.config.positions), path)
+            python, bits = native_answers(path, texts), packed.config.activation_bits
+            origin = {"seed": chosen.seed} | {key: machine[key] for key in ("cpu", "commit", "date")}
+            for where in chosen.where:
+                about_run = {"model": name, "bits": bits, "where": where, "slice": [first, last]}
+                runs.append(about_run | compare(python, PLACES[where](path, texts, Path(folder))) | origin)
+                print(json.dumps(runs[-1]), flush=True)
+    if chosen.output is not None:
+        add_to(chosen.output, runs)
+    sys.exit(any(run["different_tokens"] or run["different_logits"] for run in runs))
 
 
 if __name__ == "__main__":
