@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ by_seed = pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
 
 def distill_noting(errors, *arguments):
     """Distill, with standard error in a file: a fork server has that of the test that started it."""
-    with open(errors, "w") as file:
+    with Path(errors).open("w") as file:
         os.dup2(file.fileno(), 2)
     distill(*arguments)
 
