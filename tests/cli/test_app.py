@@ -122,6 +122,29 @@ def test_a_missing_package_is_answered_with_the_pip_line(command, capsys, monkey
     assert "pip install 'bibert[train]'" in line
 
 
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("train rows.csv", "train"),
+        ("finetune rows.csv --checkpoint teacher -o run", "train"),
+        ("distill rows.csv --teacher teacher -o run", "train"),
+        ("pack teacher -o model.bibert", "train"),
+        ("evaluate rows.csv -m teacher", "train"),
+        ("analyze report -m sst2 -o page.html", "plot"),
+        ("card rows.csv -m sst2 --title Films -o card.md", "plot"),
+        ("serve", "serve"),
+    ],
+)
+def test_the_light_install_is_told_what_to_install(words, extra, bibert, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text,label\nfine,1\ndull,0\n")
+    (tmp_path / "teacher" / "model").mkdir(parents=True)
+    (tmp_path / "teacher" / "model" / "config.json").write_text("{}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert bibert(*words.split()) == 3
+    assert f"pip install 'bibert[{extra}]'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("module", ["bibert.cli.x", "torch.x"])
 def test_a_missing_module_of_no_extra_or_of_an_installed_one_is_a_bug(command, monkeypatch, module):
     command(raising(ModuleNotFoundError(f"No module named {module!r}", name=module)))

@@ -110,9 +110,3 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
     assert error.startswith("bibert: error: ")
     assert says in error
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_light_install_is_told_what_to_install(bibert, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert bibert("pack", tmp_path, "-o", tmp_path / "model.bibert") == 3
-    assert "pip install 'bibert[train]'" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """`bibert serve`: settings from flags and variables, the extra it needs, and errors before the start."""
 
-import importlib.util
-
 import pytest
 
 from bibert.serving.settings import Settings
@@ -36,10 +34,3 @@ def test_settings_come_from_flags_then_from_variables(bibert, served, monkeypatc
 def test_settings_out_of_range_are_refused(bibert, served, words):
     assert bibert("serve", *words) == 2
     assert served == []
-
-
-def test_a_missing_extra_is_answered_with_the_pip_line(bibert, monkeypatch, capsys):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "granian" else found(name))
-    assert bibert("serve") == 3
-    assert "pip install 'bibert[serve]'" in capsys.readouterr().err
