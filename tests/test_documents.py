@@ -96,7 +96,7 @@ def test_a_tutorial_that_does_not_run_repeats_a_command_that_does():
     assert [command for command in commands if command not in tested] == []
 
 
-@pytest.mark.parametrize("notebook", ROOT.glob("docs/notebooks/*.ipynb"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", sorted(ROOT.glob("docs/notebooks/*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_says(notebook, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     import collect
