@@ -169,7 +169,7 @@ async def s5_bad_requests(share: float) -> dict[str, Any]:
             "--checks",
             checks,
             "--max-examples",
-            str(count // 10),
+            str(count // 7),
             "--phases",
             "coverage,fuzzing",
             "--seed",
