@@ -48,7 +48,7 @@ with socket.create_server(("127.0.0.1", 0)) as free:
 def by_command(rows: Path, model: str) -> Any:
     """Label the file with the command."""
     labelled = rows.with_name("labelled.parquet")
-    words = ["predict", "-m", model, "--input", str(rows), "--output", str(labelled)]
+    words = ["predict", "-m", model, "--input", str(rows), "--output", str(labelled), "--force"]
     subprocess.run([sys.executable, "-m", "bibert", *words], check=True, stderr=subprocess.DEVNULL)
     return pyarrow.parquet.read_table(labelled)
 
