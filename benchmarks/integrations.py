@@ -10,10 +10,10 @@ of its own; a later run adds its engines to the results file, each with the rati
 
 import argparse
 import asyncio
+import atexit
 import importlib.util
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -48,7 +48,7 @@ with socket.create_server(("127.0.0.1", 0)) as free:
 def by_command(rows: Path, model: str) -> Any:
     """Label the file with the command."""
     labelled = rows.with_name("labelled.parquet")
-    words = ["predict", "-m", model, "--input", str(rows), "--output", str(labelled)]
+    words = ["predict", "-m", model, "--input", str(rows), "--output", str(labelled), "--force"]
     subprocess.run([sys.executable, "-m", "bibert", *words], check=True, stderr=subprocess.DEVNULL)
     return pyarrow.parquet.read_table(labelled)
 
@@ -145,15 +145,16 @@ ENGINES: Mapping[str, Callable[[Path, str], Any]] = {
 MODULES = {SERVER: "granian"}  # of engines that are no module
 
 
-def start(engine: str, model: str) -> subprocess.Popen[bytes] | None:
+def start(engine: str, model: str) -> None:
     """Start what an engine keeps running."""
     if engine == SERVER:
         command = [sys.executable, "-m", "bibert", "serve", model, "--port", str(PORT)]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        atexit.register(process.terminate)
         while process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", PORT)).close()
-                return process
+                return
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError("the server did not start")
@@ -166,7 +167,6 @@ def start(engine: str, model: str) -> subprocess.Popen[bytes] | None:
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
         SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
-    return None
 
 
 def summarize(seconds: Mapping[str, Sequence[float]], answers: Mapping[str, Answers]) -> dict[str, Any]:
@@ -190,13 +190,13 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=ENGINES, help="may be repeated")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    engines, running = {COMMAND: by_command}, []
+    engines = {COMMAND: by_command}
     for name in options.only or ENGINES:
         if importlib.util.find_spec(MODULES.get(name, name)) is None:
             say(f"{name}: not installed")
             continue
         engines[name] = ENGINES[name]
-        running.append(start(name, options.model))
+        start(name, options.model)
     with open_input(options.sentences) as source:
         chunks = FORMATS["txt"](source, Decoding()).chunks(options.rows)
         texts = [str(row.cells["text"]) for row in islice((row for chunk in chunks for row in chunk), options.rows)]
@@ -213,9 +213,6 @@ def main() -> None:
                 columns = (table[column].to_pylist() for column in ("label", "score"))
                 answers[name] = list(zip(*columns, strict=True))
                 say(f"round {turn + 1}, {name}: {seconds[name][-1]:.1f} s")
-    for process in filter(None, running):
-        process.send_signal(signal.SIGTERM)
-        process.wait()
     about = machine.about([*(name for name in engines if name in ENGINES and name != SERVER), "granian"])
     command = f"python benchmarks/integrations.py <sentences> --rows {len(texts)} --rounds {options.rounds}"
     command += "".join(f" --only '{name}'" for name in options.only or ())
