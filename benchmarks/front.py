@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import cycle, islice, product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def draw(results: dict[str, Any]) -> None:
             point["one"]["median_ms"],
             point["shipped_bytes"] / tables.MB,
         )
-        for point in results["points"]
+        for point in sorted(results["points"], key=itemgetter("correct"), reverse=True)  # labels stack in this order
     ]
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
     save_front(points, FIGURE, "SST-2 dev accuracy, %")
