@@ -83,11 +83,11 @@ test-sanitizers: $(INSTALLED) ## Run the C++ tests under the address, undefined-
 	$(CTEST) build/tsan
 
 check-sanitizers: $(INSTALLED) ## Run a short slice of the C++ tests and of random inputs under ASan and UBSan, without clang
-	$(NATIVE) -B build/asan -DBIBERT_SANITIZE=address,undefined -DBIBERT_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	$(BIN)/cmake --build build/asan
-	cd build/asan/native/tests && ./api_test && ./reader_test && ./kernels_test 3 && \
+	$(NATIVE) -B build/asan-slice -DBIBERT_SANITIZE=address,undefined -DBIBERT_FUZZ=ON -DCMAKE_CXX_FLAGS_RELEASE=-O1
+	$(BIN)/cmake --build build/asan-slice --target api_test reader_test kernels_test levels_test model_test threads_test fuzz_api
+	cd build/asan-slice/native/tests && ./api_test && ./reader_test && ./kernels_test 3 && \
 		./levels_test 3 && ./model_test 1 && ./threads_test 200
-	build/asan/native/fuzz/fuzz_api 10000
+	build/asan-slice/native/fuzz/fuzz_api 10000
 
 fuzz: $(INSTALLED) ## Fuzz the C API with libFuzzer (needs clang)
 	$(NATIVE) -B build/fuzz -DBIBERT_TESTS=OFF -DBIBERT_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ \
