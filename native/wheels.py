@@ -140,7 +140,7 @@ def test(target: Target, library: Path) -> str:
         return f"not run: {reason}"
     program = library.parent / ("classify.exe" if target.system == "windows" else "classify")
     source, include = ROOT / "native" / "examples" / "classify.c", ROOT / "native" / "include"
-    run(ZIG, "cc", "-target", target.zig, "-I", include, source, library, "-Wl,-rpath,$ORIGIN", "-o", program)
+    run(ZIG, "cc", "-O2", "-target", target.zig, "-I", include, source, library, "-Wl,-rpath,$ORIGIN", "-o", program)
     ran = []
     for isa in ISAS[target.cpu]:
         environment = os.environ | {"BIBERT_ISA": isa, "WINEDEBUG": "-all"}
