@@ -64,7 +64,7 @@ class Target:
 
     @property
     def system(self) -> str:
-        """It is linux, macos or windows."""
+        """The operating system: linux, macos or windows."""
         return re.split("[-.]", self.zig)[1]
 
 
@@ -165,7 +165,7 @@ def expected(name: str) -> bytes:
 
 
 def run(*command: object) -> str:
-    """The output of a program; if it fails, that is the end."""
+    """The output of a program; exits if it fails."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")

@@ -76,6 +76,17 @@ def test_pairs_are_rows_of_two_texts(unfitted, rows):
     pairs = list(zip(rows[0], reversed(rows[0]), strict=True))
     fitted = clone(unfitted).set_params(max_steps=1).fit(pairs, rows[1])
     assert np.array_equal(fitted.predict_proba(pairs), fitted.model_.predict_proba(*zip(*pairs, strict=True)))
+    assert np.array_equal(fitted.predict_proba(np.array(pairs)), fitted.predict_proba(pairs))
+
+
+def test_a_table_is_refused_and_a_failed_fit_leaves_the_model(fitted, rows):
+    pandas, before = pytest.importorskip("pandas"), fitted.predict(rows[0])
+    for method in (fitted.predict, lambda table: fitted.fit(table, rows[1])):
+        with pytest.raises(EngineError, match="column of texts"):
+            method(pandas.DataFrame({"text": rows[0]}))
+    with pytest.raises(bibert.BibertError, match="texts and"):
+        fitted.fit(rows[0][:-1], rows[1])
+    assert np.array_equal(fitted.predict(rows[0]), before)
 
 
 @pytest.mark.parametrize("module", [pickle, joblib], ids=["pickle", "joblib"])

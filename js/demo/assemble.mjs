@@ -1,6 +1,7 @@
 // Puts the demo page together, a folder that any static server can serve: node assemble.mjs FOLDER
 // The page, the npm package, its WebAssembly module, and the shipped models, gzipped and with their digest as name.
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,6 +18,8 @@ const digest = (bytes) => createHash("sha256").update(bytes).digest("hex").slice
 
 const folder = process.argv[2];
 if (folder === undefined) throw new Error("usage: node assemble.mjs FOLDER");
+if (existsSync(folder) && !existsSync(join(folder, "models.json")))
+  throw new Error(`${folder} exists and is not a demo page; remove it`);
 await rm(folder, { recursive: true, force: true });
 await mkdir(join(folder, "models"), { recursive: true });
 

@@ -15,7 +15,6 @@ interface Exports {
   bibert_abi_version(): number;
   bibert_last_error(): number;
   bibert_model_create(config: number, data: number, size: bigint, isa: number, model: number): number;
-  bibert_model_destroy(model: number): void;
   bibert_model_isa(model: number): number;
   bibert_logits(model: number, batch: number, threads: number, logits: number): number;
   bibert_attention(model: number, batch: number, weights: number): number;

@@ -3,6 +3,7 @@
 `bibert train` and `bibert pack` do the same in two steps, with progress, baselines and runs that resume.
 """
 
+import signal
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def train(
     if isinstance(data, tuple):
         data = table_of_rows(*data)
     texts = data if isinstance(data, TextData) else load_table(data)
-    with tempfile.TemporaryDirectory(prefix="bibert-") as folder, _without_bars():
+    with tempfile.TemporaryDirectory(prefix="bibert-") as folder, _as_a_library():
         teacher, student = Path(folder, "teacher"), Path(folder, "student")
         if checkpoint is not None:
             shared = {name: value for name, value in changes.items() if name in ("max_length", "seed")}
@@ -73,14 +74,18 @@ def train(
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
-    """Silence the progress bars of transformers: libraries do not print."""
+def _as_a_library() -> Iterator[None]:
+    """Print no progress bars, and let a signal end the program as usual: nothing is kept that could be resumed."""
     from transformers.utils import logging
+
+    from bibert.training.callbacks import Interrupted
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
+    except Interrupted as error:
+        raise (KeyboardInterrupt if error.code == 128 + signal.SIGINT else SystemExit(error.code)) from None
     finally:
         if shown:
             logging.enable_progress_bar()

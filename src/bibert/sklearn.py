@@ -66,16 +66,17 @@ class BibertClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on texts and labels; a tenth of the rows calibrates the scores."""
         labels = column_or_1d(y)
         check_classification_targets(labels)
-        self.classes_, ids = np.unique(labels, return_inverse=True)
-        names = [str(name) for name in self.classes_]
+        classes, ids = np.unique(labels, return_inverse=True)
+        names = [str(name) for name in classes]
         budget = {"epochs": self.epochs, "max_steps": self.max_steps}
         changes = {**(self.changes or {}), **{name: value for name, value in budget.items() if value is not None}}
         if isinstance(self.random_state, int | np.integer):
             seed = int(self.random_state)
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = table_of_rows(X, [names[number] for number in ids], names)
-        self.model_ = train(table, bits=self.bits, start=self.start, **{"seed": seed, **changes})
+        table = table_of_rows(_rows(X), [names[number] for number in ids], names)
+        model = train(table, bits=self.bits, start=self.start, **{"seed": seed, **changes})
+        self.model_, self.classes_ = model, classes
         return self
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
@@ -89,11 +90,20 @@ class BibertClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._answers(X).scores
 
     def _answers(self, rows: Iterable[Any]) -> Answers:
-        check_is_fitted(self)
-        return self.model_.answers(rows)
+        check_is_fitted(self, "model_")
+        return self.model_.answers(_rows(rows))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.one_d_array = tags.input_tags.string = True
         return tags
+
+
+def _rows(given: Iterable[Any]) -> Iterable[Any]:
+    """The rows as a model takes them; those of a data frame would be the names of its columns."""
+    if hasattr(given, "columns"):
+        raise EngineError(
+            "X is a table, must be a column of texts: X['text'], or pairs: X[['text', 'pair']].to_numpy()"
+        )
+    return [tuple(row) if isinstance(row, np.ndarray) else row for row in given]

@@ -21,6 +21,8 @@ class Hub(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self.answer(401, {"error": "Invalid username or password."})
         if self.path == "/api/repos/create":
+            if self.server.created:
+                return self.answer(409, {"error": "You already created it", "url": f"{self.address}/owner/name"})
             self.server.created = json.loads(body)
             return self.answer(200, {"url": f"{self.address}/owner/name"})
         if self.path == "/api/validate-yaml":  # the head of the card
@@ -55,13 +57,14 @@ class Hub(BaseHTTPRequestHandler):
     def do_GET(self):
         _, _, name = self.path.partition("/resolve/")
         if self.path.startswith("/api/models/"):
+            private = (self.server.created or {}).get("visibility") == "private"
             siblings = [{"rfilename": name} for name in self.server.files]
-            if not siblings:
+            if not self.server.created:
                 return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
             if "/tree/" in self.path:
                 facts = {"type": "file", "oid": COMMIT}
                 return self.answer(200, [facts | {"path": k, "size": len(v)} for k, v in self.server.files.items()])
-            return self.answer(200, {"id": "owner/name", "sha": COMMIT, "siblings": siblings})
+            return self.answer(200, {"id": "owner/name", "sha": COMMIT, "private": private, "siblings": siblings})
         contents = self.server.files[name.partition("/")[2]]
         return self.answer(
             200, contents, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha256(contents).hexdigest()}"'}

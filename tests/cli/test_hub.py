@@ -50,6 +50,11 @@ def test_a_file_goes_to_the_hub_with_its_card_and_comes_back_the_same(hub, call,
     code, said = call("pull", "owner/name")
     assert code == 0, said
     assert (tmp_path / "name.bibert").read_bytes() == model.read_bytes()
+    code, said = call("pull", "owner/name")
+    assert (code, "--force" in said) == (2, True)
+    hub.created = {"visibility": "public"}
+    code, said = call("push", model, "owner/name", "--private")
+    assert (code, "is public" in said) == (2, True)
     code, said = call("predict", "-m", "owner/name", "a film")
     assert code == 0, said
 

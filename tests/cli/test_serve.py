@@ -10,6 +10,7 @@ def served(monkeypatch):
     """What the command would have served."""
     run = pytest.importorskip("bibert.serving.run", reason="pip install 'bibert[serve]' to run this")
     calls = []
+    monkeypatch.setattr(run, "checked", lambda settings, _: settings)
     monkeypatch.setattr(run, "serve", lambda settings, places: calls.append((settings, places)))
     return calls
 
@@ -34,3 +35,10 @@ def test_settings_come_from_flags_then_from_variables(bibert, served, monkeypatc
 def test_settings_out_of_range_are_refused(bibert, served, words):
     assert bibert("serve", *words) == 2
     assert served == []
+
+
+def test_a_host_may_be_a_name_and_must_exist():
+    run = pytest.importorskip("bibert.serving.run", reason="pip install 'bibert[serve]' to run this")
+    assert run.checked(Settings(host="localhost", port=0), {}).host in ("127.0.0.1", "::1")
+    with pytest.raises(OSError, match=r"\[Errno"):
+        run.checked(Settings(host="no.such.host.invalid", port=0), {})

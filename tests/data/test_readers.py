@@ -123,7 +123,8 @@ CASES = {
     "Parquet NaN": Case("a.parquet", parquet(text=["a", "b"], label=[0.5, math.nan]), ": row 2", "no usable label"),
     "Parquet without a row": Case("a.parquet", parquet(text=[], label=[]), "", "no row"),
     "Parquet without a column": Case("a.parquet", parquet(), "", "is empty"),
-    "Parquet twin columns": Case("a.parquet", parquet("text", "text"), "", "'text' is there more than once"),
+    "a label of two lines": Case("a.csv", b'text,label\na,0\nb,"1\n2"\n', ":3", "control characters"),
+    "Parquet twin columns": Case("a.parquet", parquet("text", "text"), "", "'text' appears more than once"),
 }
 
 
@@ -200,7 +201,7 @@ def test_a_hundred_thousand_columns_are_read_in_one_pass(name, write):
             if columns is names:
                 assert len(readers.FORMATS[name[2:]](source, Decoding()).names) == len(names)
                 continue
-            with pytest.raises(DataError, match="column 'c7' is there more than once"):
+            with pytest.raises(DataError, match="column 'c7' appears more than once"):
                 readers.FORMATS[name[2:]](source, Decoding())
 
 

@@ -126,7 +126,19 @@ def test_a_job_that_fails_at_once_leaves_no_journal_and_a_later_one_keeps_it(job
     write("in.csv", b"text\n" + b"a\n" * 9 + b"\xff\n")
     with pytest.raises(BibertError, match=r"in\.csv:11"):
         label(path, target)
-    assert journal_of(target).exists()
+    kept = journal_of(target).read_bytes()
+    write("in.csv", b"\xff\n")
+    with pytest.raises(BibertError, match=r"in\.csv:1"):
+        label(path, target)  # fails before it comes to the first block
+    assert journal_of(target).read_bytes() == kept
+
+
+def test_the_file_of_an_output_with_a_longer_name_is_left_alone(tmp_path):
+    names = [".a[1].csv.0123abcd.tmp", ".a[1].csv.gz.0123abcd.tmp", ".a1.csv.0123abcd.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    with open_journal(tmp_path / "a[1].csv", TASK):
+        assert sorted(path.name for path in tmp_path.glob("*.tmp")) == sorted(names[1:])
 
 
 FORMATS = ["out.csv", "out.tsv", "out.jsonl", "out.txt", "out.parquet", "out.csv.gz"]

@@ -138,7 +138,7 @@ def test_values_without_a_place_in_the_new_format_are_written_or_named(tmp_path,
     assert [(row["x"], row["tags"]) for row in rows] == [(None, ["y"]), (1.5, None)]
     assert labelled(path, written="csv").decode().splitlines()[1] == 'a,null,"[""y""]",A,0.5'
     path = write("a.jsonl", b'{"text": "a"}\n{"text": "b", "n": 1}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl:2: has a column 'n', which the first row has not"):
+    with pytest.raises(DataError, match=r"a\.jsonl:2: has a column 'n' that the first row does not have"):
         labelled(path, written="csv")
     assert labelled(path, written="csv", on_error="skip") == b"text,label,score\na,A,0.5\n"
     path = write("b.jsonl", b'{"text": "a", "n": 1}\n{"text": "b", "n": "x"}\n')

@@ -16,6 +16,13 @@ def test_a_model_is_named_by_its_file_its_hub_id_or_by_hand():
     }
 
 
+def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path):
+    path = tmp_path / "rate=0.1" / "reviews.bibert"
+    path.parent.mkdir()
+    path.touch()
+    assert named([str(path), f"best={path}"]) == {"reviews": str(path), "best": str(path)}
+
+
 @pytest.mark.parametrize("words", [["a.bibert", "folder/a.bibert"], ["my file.bibert"], ["a/b=x.bibert"], ["a="], [""]])
 def test_names_that_repeat_or_cannot_be_part_of_an_address_are_refused(words):
     with pytest.raises(BibertError, match="NAME="):

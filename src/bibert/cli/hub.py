@@ -40,6 +40,7 @@ def pull(
     output: Annotated[
         Path | None, option("The packed file; by default NAME.bibert in this folder.", "--output", "-o")
     ] = None,
+    force: Annotated[bool, option("Replace an existing file.")] = False,
 ) -> None:
     """Download a packed file from the Hugging Face Hub, and check every byte of it.
 
@@ -53,5 +54,7 @@ def pull(
         raise BibertError(f"{name!r} is not a name on the Hub; write owner/name or owner/name@revision")
     target = output or Path(name.partition("@")[0].partition("/")[2] + SUFFIX)
     check_output(target, SUFFIX)
+    if target.exists() and not force:
+        raise BibertError(f"{target}: exists; replace it with --force, or give another name with -o")
     save(load(find_file(fetch(name))), target)
     say(f"{target}: {target.stat().st_size:,} bytes")

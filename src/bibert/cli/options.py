@@ -9,7 +9,7 @@ import importlib
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -102,8 +102,7 @@ class TrainingOptions:
     max_length: Annotated[int | None, option("Tokens per text; longer texts are cut.")] = None
     seed: Annotated[int | None, option("Seed of everything random.")] = None
     changes: Annotated[
-        list[str] | None,
-        option("Change any key of the recipe: --set weights.gold=0.5.", "--set", metavar="KEY=VALUE"),
+        list[str] | None, option("Change any key of the recipe: --set weights.gold=0.5.", "--set", metavar="KEY=VALUE")
     ] = None
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write a TensorBoard log.")] = False
 
@@ -232,7 +231,7 @@ class DataOptions(EvaluationOptions):
 
     texts: Annotated[
         list[Path] | None,
-        option("More texts, without labels, which need a teacher: Lines or a table; .gz too; may be repeated."),
+        option("More texts, without labels (they need a teacher): lines or a table, plain or .gz; may be repeated."),
     ] = None
 
     def load(self) -> "TextData":
@@ -259,8 +258,9 @@ class DataOptions(EvaluationOptions):
 
         data, left_out = self.load(), 0
         if self.texts:
-            tested = [] if test is None else [load_texts(test, self.columns)]
-            data, left_out = with_unlabelled(data, self.texts, self.columns, tested)
+            columns = replace(self.columns, usual=data.columns)
+            tested = [] if test is None else [load_texts(test, columns)]
+            data, left_out = with_unlabelled(data, self.texts, columns, tested)
         if is_main_process():
             for line in describe(data):
                 say(line)

@@ -149,7 +149,7 @@ def _check_new(output: OutputOptions, source: "Source | None") -> None:
     target = output.target
     if target is None or output.force or not target.exists():
         return
-    if source is not None and source.path is not None:
+    if source is not None and source.path is not None and source.path.is_file():
         from bibert.runtime.journal import journal_of
 
         if journal_of(target).exists():
@@ -217,7 +217,7 @@ def _label_file(source: "Source", labeller: "Labeller", model: Path, output: Out
         if target is not None and source.path is not None and source.path.is_file():
             task = task_of(source, model, labeller)
             if not output.force and is_complete(target, task):
-                return say(f"{target}: was complete already")
+                return say(f"{target}: is already complete")
             if not output.force and target.exists():
                 raise BibertError(f"{target}: {EXISTS}")
             journal = stack.enter_context(open_journal(target, task))
@@ -226,7 +226,7 @@ def _label_file(source: "Source", labeller: "Labeller", model: Path, output: Out
         watch = stack.enter_context(_watching(bar=bar))
         done = label_table(source, file, labeller, written=written, watch=watch, journal=journal)
     if journal is not None and journal.rows_found:
-        say(f"went on behind {counted(journal.rows_found, 'row')}, which were labelled before")
+        say(f"continued after {counted(journal.rows_found, 'row')} that were already labelled")
     if done.skipped:
         say(f"skipped {counted(done.skipped, 'row')}; the first: {done.first_skipped}")
     if target is not None:
@@ -246,7 +246,7 @@ def _watching(bar: bool) -> "Iterator[Callable[[Progress], None]]":
             rows = counted(now.rows, "row")
             if shown is not None and task is not None:
                 total = max(now.rows, round(now.rows / now.share)) if now.share else None
-                shown.update(task, description="rows, of about", completed=now.rows, total=total)
+                shown.update(task, description="rows (total estimated)", completed=now.rows, total=total)
             elif time.monotonic() - said >= SECONDS_BETWEEN_LINES:
                 said = time.monotonic()
                 say(rows if now.share is None else f"{rows}, {now.share:.0%} of the file")

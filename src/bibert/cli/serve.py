@@ -32,8 +32,11 @@ def serve(
     Example: bibert serve reviews.bibert fast=sst2 --port 8000
     """
     require_extra("serve", "bibert serve")
+    from bibert.serving.run import checked
     from bibert.serving.run import serve as run
 
     places = named(models or [DEFAULT])
-    say(f"serving {', '.join(places)} at http://{settings.host}:{settings.port}")
+    settings = checked(settings, places)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    say(f"serving {', '.join(places)} at http://{host}:{settings.port}")
     run(settings, places)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float]
 
-STUDENT_REMEDY = "it needs more rows or more steps (--epochs); with 1-bit activations it takes thousands of steps"
+STUDENT_REMEDY = "it needs more rows or more steps (--set min_steps=2000); 1-bit activations take thousands of steps"
 TEACHER_REMEDY = (
     "a student will hardly be better; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
     "then --teacher-recipe longer.toml and another -o), or give another checkpoint"
@@ -60,8 +60,8 @@ def train(
     from bibert.training.run import is_main_process
 
     row = get_scheme(student.name)
-    if checkpoint is None and data.texts:
-        raise DataError("--texts need a teacher to label them; give the BERT to fine-tune with --checkpoint")
+    if checkpoint is None and (data.texts or teacher_recipe != "teacher"):
+        raise DataError("--texts and --teacher-recipe need a teacher; give the BERT to fine-tune with --checkpoint")
     start = start if start or checkpoint else shipped_start(row.bits.activation)
     recipe, arguments = training.load("student" if checkpoint else "labels"), training.trainer_arguments()
     shared = {name: value for name, value in training.all_changes().items() if name in ("max_length", "seed")}
@@ -69,7 +69,8 @@ def train(
     for model in filter(None, (checkpoint, start)):
         model_folder(model)
     texts = data.load_and_report(test)
-    tested = None if test is None else replace(texts, dev={"test": load_split(test, data.columns, texts.label_names)})
+    columns = replace(data.columns, usual=texts.columns)
+    tested = None if test is None else replace(texts, dev={"test": load_split(test, columns, texts.label_names)})
     options.import_quietly()
     from bibert.cli.progress import TrainingProgress
     from bibert.training.student import distill, stage_objectives
@@ -81,28 +82,14 @@ def train(
     if checkpoint is not None:
         stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
         models = {"teacher": output / "teacher" / RUN_MODEL} | models
-        progress = [TrainingProgress("teacher")]
+        labelled, shown = replace(texts, unlabelled=None), [TrainingProgress("teacher")]
         scores["teacher"] = finetune(
-            checkpoint,
-            replace(texts, unlabelled=None),
-            output / "teacher",
-            recipe_of_teacher,
-            callbacks=progress,
-            **arguments,
+            checkpoint, labelled, output / "teacher", recipe_of_teacher, callbacks=shown, **arguments
         )
         _warn_if_no_better("the teacher", scores["teacher"], floor, TEACHER_REMEDY)
-    probe, progress = options.probe_of(probe_every), [TrainingProgress(row.name)]
-    scores[row.name] = distill(
-        models.get("teacher"),
-        row,
-        texts,
-        output / "student",
-        recipe,
-        start=start,
-        probe=probe,
-        callbacks=progress,
-        **arguments,
-    )
+    probe, shown = options.probe_of(probe_every), [TrainingProgress(row.name)]
+    arguments |= {"start": start, "probe": probe, "callbacks": shown}
+    scores[row.name] = distill(models.get("teacher"), row, texts, output / "student", recipe, **arguments)
     if is_main_process():
         if tested is not None:
             scores |= {name: scores[name] | _metrics_of(folder, tested, recipe) for name, folder in models.items()}

@@ -104,7 +104,7 @@ class EncodedSplit(Dataset[dict[str, Any]]):
 
     @classmethod
     def joined(cls, splits: "Sequence[EncodedSplit]") -> "EncodedSplit":
-        """All rows of several splits, one split behind the other."""
+        """All rows of several splits, one after the other."""
         lengths = np.concatenate([[0], *(split.lengths for split in splits)])
         columns = {
             name: np.concatenate([getattr(split, name) for split in splits])

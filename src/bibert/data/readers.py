@@ -129,7 +129,7 @@ class JsonLines(LineReader):
 def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key appears twice")
     return row
 
 
@@ -336,7 +336,7 @@ def _refuse_twice(names: Iterable[str], where: str) -> None:
     counts = Counter(names)  # one pass: a file may have a hundred thousand columns
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
-        raise DataError(f"{where}: column {twice!r} is there more than once; rename one")
+        raise DataError(f"{where}: column {twice!r} appears more than once; rename one")
 
 
 def _without_end(line: str) -> str:
@@ -359,5 +359,5 @@ def format_of(path: Path, remedy: str = "") -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix in small letters; of `reviews.CSV.gz`, .csv."""
+    """The suffix in lower case; of `reviews.CSV.gz`, .csv."""
     return Path(path.name.lower().removesuffix(".gz")).suffix

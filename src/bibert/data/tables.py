@@ -213,7 +213,8 @@ def with_unlabelled(
 
 def _as_compared(row: str | tuple[str, str]) -> str:
     """A text without what copies often differ in: case, spaces and punctuation."""
-    return re.sub(r"\W+", " ", row if isinstance(row, str) else "\t".join(row)).strip().casefold()
+    text = row if isinstance(row, str) else "\t".join(row)
+    return re.sub(r"\W+", " ", text).strip().casefold() or text
 
 
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:
@@ -328,6 +329,8 @@ def _written_labels(table: Table, column: str) -> list[str]:
         elif not isinstance(cell, str | int | float):
             kind = type(cell).__name__
             problem = f"the label in column {column!r} is of type {kind}; write one name or number a row"
+        elif re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", label):  # no packed file may have it
+            problem = f"the label {label!r} in column {column!r} has control characters; write a name"
         if problem:
             raise DataError(f"{table.where(row)}: {problem}")
     return labels

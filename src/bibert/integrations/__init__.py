@@ -16,7 +16,7 @@ Model = TextClassifier | Path | str  # what users give: a classifier, or what `b
 
 
 def classifier_of(model: Model, threads: int | None = None) -> TextClassifier:
-    """Return the classifier; with `threads`, one that uses so many."""
+    """Return the classifier; with `threads`, one that uses that many."""
     if not isinstance(model, TextClassifier):
         return load(model, threads or 0)
     return model if threads in (None, model.engine.threads) else TextClassifier(model.packed, threads or 0)
@@ -57,4 +57,5 @@ def arrow_structs(classifier: TextClassifier, texts: Any) -> Any:
     """Return an array of structs with the fields label and score."""
     import pyarrow
 
-    return pyarrow.StructArray.from_arrays(arrow_answers(classifier, texts), ["label", "score"])
+    missing = pyarrow.array([text is None for text in texts.to_pylist()], pyarrow.bool_())
+    return pyarrow.StructArray.from_arrays(arrow_answers(classifier, texts), ["label", "score"], mask=missing)

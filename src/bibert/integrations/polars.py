@@ -24,7 +24,7 @@ class BibertExpression:
         def structs(texts: pl.Series) -> pl.Series:
             labels, scores = answers(classifier, texts.to_list())
             columns = pl.DataFrame({"label": labels, "score": scores}, ANSWER.to_schema())
-            return columns.to_struct(texts.name)
+            return columns.to_struct(texts.name).zip_with(texts.is_not_null(), pl.Series([None], dtype=ANSWER))
 
         return self._texts.map_batches(structs, return_dtype=ANSWER, is_elementwise=True)
 

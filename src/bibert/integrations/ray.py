@@ -32,6 +32,8 @@ def predict(dataset: "Dataset", text: str, model: Model = DEFAULT, *, prefix: st
         "batch_size": ROWS_PER_BATCH,
         "batch_format": "pyarrow",
     }
+    if "concurrency" in options:  # Ray ignores it beside `compute`
+        del usual["compute"]
     return dataset.map_batches(_Actor, **{**usual, **options})
 
 

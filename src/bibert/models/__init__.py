@@ -45,7 +45,7 @@ def shipped_file(name: str) -> Path | None:
 
 
 def shipped_start(bits: int) -> str:
-    """Return the name of the encoder in the package that a student with activations of so many bits starts from."""
+    """Return the name of the encoder in the package that a student with activations of that many bits starts from."""
     own = f"general_{bits}"
     return own if shipped_file(own) else "general_4"
 
@@ -76,7 +76,7 @@ def fetch(name: str) -> Path:
 
 
 def publish(path: Path, card: Path, name: str, *, private: bool = False) -> str:
-    """Upload a packed file and its card to the Hub repository "owner/name", made if need be, and return the address.
+    """Upload a packed file and its card to the Hub repository "owner/name", created if needed, and return the address.
 
     Both go into one commit. The file gets the same name each time, since a repository has only one.
     """
@@ -89,6 +89,10 @@ def publish(path: Path, card: Path, name: str, *, private: bool = False) -> str:
     with _asking_the_hub(f"{name}: the Hub does not take it ({{}}); log in with hf auth login, or set HF_TOKEN"):
         hub = HfApi()
         hub.create_repo(name, private=private, exist_ok=True)
+        if private and not hub.repo_info(name).private:
+            raise ModelFileError(
+                f"{name}: is public, so --private has no effect; make it private there, or leave it out"
+            )
         hub.create_commit(name, additions, commit_message=f"Add {path.name}")
         return f"{hub.endpoint}/{name}"
 

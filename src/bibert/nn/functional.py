@@ -266,12 +266,7 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def bi_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    binarize: Map = bool_,
-    threshold: Tensor | None = None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, binarize: Map = bool_, threshold: Tensor | None = None
 ) -> AttentionResult:
     """The paper's Bi-Attention (Eq. 11 and 12): bool(A) ⊠ sign(V), without softmax; a mask sets weights to 0.
 

@@ -97,7 +97,7 @@ def _parse(raw: bytes, vocabulary: int) -> Any:
 
 
 def _check_template(template: Mapping[str, Any]) -> None:
-    """Each text must be there once, and something besides: a packed model answers an empty text too."""
+    """Each text must be there once, and at least one special token: a packed model answers an empty text too."""
     known = {name for name, token in template["special_tokens"].items() if token["id"] == name}
     for piece in (*template["single"], *template["pair"]):
         if "SpecialToken" in piece and piece["SpecialToken"]["id"] not in known:

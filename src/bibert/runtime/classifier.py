@@ -211,7 +211,7 @@ class TextClassifier:
         self.engine.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the contents of the file, which reach any machine; there the best instruction set is chosen anew."""
+        """Pickle the contents of the file, which reach any machine; there the best instruction set is chosen again."""
         return _restored, (file.dump(self.packed), self.engine.threads)
 
     def __enter__(self) -> Self:

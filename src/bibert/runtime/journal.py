@@ -8,6 +8,7 @@ little time, and labelled from the journal.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -56,23 +57,24 @@ def open_journal(target: Path, task: Mapping[str, Any]) -> "Iterator[Journal]":
     with naming(target, path), path.open("a+b") as file:
         if not lock(file):
             raise BibertError(f"{target}: another process is writing it; wait for it, or give another name")
-        for stray in target.parent.glob(f".{target.name}.*.tmp"):  # of a killed process
+        place = target.resolve()
+        for stray in place.parent.glob(f".{escape(place.name)}.{'[0-9a-f]' * 8}.tmp"):  # of a killed process
             stray.unlink()
         journal = Journal(file, task)
         try:
             yield journal
         except BibertError:
-            if not journal.blocks:
-                path.unlink()
+            if journal.is_empty:
+                path.unlink(missing_ok=True)
             raise
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 class Journal:
     """Blocks of labels in the order of the rows: first those of an earlier process are read, then new ones added."""
 
     def __init__(self, file: BinaryIO, task: Mapping[str, Any]) -> None:
-        self.blocks = 0  # in the file
+        self.is_empty = False  # new, without a block
         self.rows_found = 0  # labelled by an earlier process
         self._file = file
         self._at_end = False
@@ -80,7 +82,7 @@ class Journal:
         if _value(file.readline()) != task:  # new, or of another task
             file.truncate(0)
             self._append(task)
-            self._at_end = True
+            self._at_end = self.is_empty = True
 
     def next_block(self, rows: int) -> Block | None:
         """The labels of the next `rows` rows, if an earlier process had them; drops a line that was cut off."""
@@ -89,7 +91,6 @@ class Journal:
         start = self._file.tell()
         found = _value(self._file.readline())
         if isinstance(found, dict) and found.get("rows") == rows:
-            self.blocks += 1
             self.rows_found += rows
             return Block(**found)
         self._at_end = True
@@ -99,7 +100,7 @@ class Journal:
     def add(self, block: Block) -> None:
         """Write the labels of some rows."""
         self._append(block._asdict())
-        self.blocks += 1
+        self.is_empty = False
 
     def _append(self, value: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(value).encode() + b"\n")

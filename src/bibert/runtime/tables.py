@@ -58,7 +58,7 @@ class Block(NamedTuple):
     rows: int
     values: Sequence[Sequence[Value]]  # of the new columns, for the rows that are not broken
     broken: Sequence[tuple[int, str]]  # the places of rows that the model cannot read, and why
-    counts: dict[str, int]  # `Labeller.counts` behind these rows
+    counts: dict[str, int]  # `Labeller.counts` after these rows
 
 
 def label_table(
@@ -177,6 +177,6 @@ class TextRows:
         if self._fixed:
             self._known = self._known or frozenset(row.cells)
             if new := row.cells.keys() - self._known:
-                problem = f"has a column {min(new)!r}, which the first row has not"
+                problem = f"has a column {min(new)!r} that the first row does not have"
                 raise DataError(f"{where}: {problem}; write the output as .jsonl")
         return texts[0] if len(texts) == 1 else (texts[0], texts[1])

@@ -165,7 +165,7 @@ class _Reading:
         self.whole = False
 
     def read(self, tokens: int) -> None:
-        """Read until there are so many tokens, or the text ends."""
+        """Read until there are that many tokens, or the text ends."""
         while len(self.ids) < tokens and not self.whole:
             piece = next(self.pieces, None)
             self.whole = piece is None

@@ -191,8 +191,10 @@ def _parquet_writer(file: BinaryIO, reader: Reader | None, columns: Mapping[str,
         new = [pyarrow.array(cells, field.type) for cells, field in zip(values, added, strict=True)]
         writer.write_batch(pyarrow.record_batch([*batch.columns, *new], schema=writer.schema))
 
-    yield write
-    (writer or writer_of(old or pyarrow.schema([]))).close()
+    try:
+        yield write
+    finally:  # after an error too: a forgotten writer would close itself later, and fail
+        (writer or writer_of(old or pyarrow.schema([]))).close()
 
 
 def plain_line(row: Row, text: Text, values: Mapping[str, Value]) -> str:  # noqa: ARG001
@@ -218,14 +220,14 @@ def _longer_json_line(row: Row, text: Text, values: Mapping[str, Value]) -> str:
 def _json(value: object) -> str:
     try:
         return _encode(value)
-    except ValueError:  # Parquet has NaN and infinity, which JSON has not
+    except ValueError:  # Parquet has NaN and infinity, which JSON does not have
         return _encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
 
 
 def _csv_line(fields: Sequence[Value], delimiter: str) -> str:
     line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, lineterminator="\n").writerow(fields)
-    return line.getvalue()
+    csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(fields)  # quotes what holds one of the two
+    return line.getvalue()[:-2] + "\n"
 
 
 def _tsv_line(fields: Sequence[Value]) -> str:

@@ -21,17 +21,7 @@ import bibert
 from bibert.errors import BibertError, EngineError
 from bibert.runtime.text import Text
 from bibert.serving.batching import Batcher, Entry, QueueFullError
-from bibert.serving.http import (
-    Receive,
-    RefusalError,
-    Reply,
-    Scope,
-    Send,
-    client_gone,
-    header,
-    json_reply,
-    read_json,
-)
+from bibert.serving.http import Receive, RefusalError, Reply, Scope, Send, client_gone, header, json_reply, read_json
 from bibert.serving.metrics import Metrics
 from bibert.serving.page import Page
 from bibert.serving.served import Outcome, ServedModel
@@ -122,6 +112,7 @@ class App:
             self.metrics.failures.labels(refusal.kind).inc()
             reply = refusal.reply
         except MemoryError:
+            self.metrics.failures.labels("overloaded").inc()
             reply = _no_memory().reply
         except Exception as error:  # noqa: BLE001, a bug of ours; its message may quote a text, so it is not logged
             _log_bug(error)
@@ -141,10 +132,10 @@ class App:
         return Lane(model, predictions, looks)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Look for replaced files from start-up to shutdown."""
+        """Watch from start-up to shutdown."""
         while True:
             message = await receive()
-            if message["type"] == "lifespan.startup" and self.settings.reload:
+            if message["type"] == "lifespan.startup":
                 self._watching = asyncio.create_task(self._watch())
             if message["type"] == "lifespan.shutdown" and self._watching:
                 self._watching.cancel()
@@ -153,9 +144,11 @@ class App:
                 return
 
     async def _watch(self) -> None:
+        """Look for replaced files, and note what other workers report in their metrics."""
         while True:
-            await asyncio.sleep(self.settings.reload)
-            for lane in self.lanes.values():
+            await asyncio.sleep(self.settings.reload or 1)
+            self._set_gauges()
+            for lane in self.lanes.values() if self.settings.reload else ():
                 try:
                     await asyncio.to_thread(lane.model.reload_if_replaced)
                 except Exception as error:  # noqa: BLE001, the old model goes on
@@ -247,9 +240,7 @@ class App:
 
     async def show_metrics(self, _: Call) -> Reply:
         """Prometheus' text."""
-        for name, lane in self.lanes.items():
-            self.metrics.queue.labels(name).set(lane.predictions.rows_waiting)
-            self.metrics.reloads.labels(name).set(lane.model.reloads)
+        self._set_gauges()
         return Reply(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, _: Call) -> Reply:
@@ -266,6 +257,11 @@ class App:
         return Reply(self._page.html, "text/html; charset=utf-8", headers=self._page.headers)
 
     # ------------------------------------------------------------------------------------------------ what they share
+
+    def _set_gauges(self) -> None:
+        for name, lane in self.lanes.items():
+            self.metrics.queue.labels(name).set(lane.predictions.rows_waiting)
+            self.metrics.reloads.labels(name).set(lane.model.reloads)
 
     async def _body(self, call: Call, kind: type[Body]) -> Body:
         raw = await read_json(call.scope, call.receive, self.settings.max_body, self.settings.client_seconds)
@@ -318,7 +314,7 @@ class App:
         if not entry.future.done():
             leaving = asyncio.ensure_future(_leaves(call.receive))
             both: set[asyncio.Future[Any]] = {entry.future, leaving}
-            await asyncio.wait(both, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=max(deadline - PATIENCE, 0), return_when=asyncio.FIRST_COMPLETED)
             is_gone = leaving.done()
             leaving.cancel()
             if not entry.future.done() and (is_gone or not entry.started):

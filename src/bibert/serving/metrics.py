@@ -2,10 +2,11 @@
 
 import os
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from bibert.serving.batching import Entry
 from bibert.serving.served import Outcome
@@ -44,7 +45,11 @@ class Metrics:
     def text(self) -> bytes:
         """All of them in Prometheus' format, of all workers if there are several."""
         registry = self._registry
-        if os.environ.get(SHARED_METRICS):
+        if folder := os.environ.get(SHARED_METRICS):
+            for file in Path(folder).glob("gauge_live*.db"):  # workers that died count no more
+                process = int(file.stem.rpartition("_")[2])
+                if Path("/proc/self").exists() and not Path(f"/proc/{process}").exists():
+                    mark_process_dead(process)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)

@@ -7,6 +7,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,12 +29,18 @@ LOG = {
 }
 
 
-def serve(settings: Settings, places: Mapping[str, str]) -> None:
-    """Serve models, by name, until SIGTERM or Ctrl-C; a model that cannot be loaded is an error before that."""
+def checked(settings: Settings, places: Mapping[str, str]) -> Settings:
+    """The settings with the address of their host; raises what is wrong with a model, the host or the port."""
     for name, place in places.items():
-        ServedModel(name, place)  # raises what is wrong with it; workers load their own
+        ServedModel(name, place)  # workers load their own
     # Two servers could share a port without noticing it: granian listens with SO_REUSEPORT.
-    socket.create_server((settings.host, settings.port)).close()
+    family, *_, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+    socket.create_server(address[:2], family=family).close()
+    return replace(settings, host=str(address[0]))
+
+
+def serve(settings: Settings, places: Mapping[str, str]) -> None:
+    """Serve models, by name, until SIGTERM or Ctrl-C."""
     _raise_file_limit()
     with _shared_metrics(settings.workers):
         _listen(settings, dict(places))

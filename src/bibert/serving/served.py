@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bibert.errors import BibertError
 from bibert.models import find_file
-from bibert.packed import file
 from bibert.runtime import reference
 from bibert.runtime.classifier import TextClassifier, load
 from bibert.runtime.text import Text
@@ -66,7 +65,8 @@ class ServedModel:
         A weight is a byte, from 0 to `levels` - 1; the bytes are those of an array (layers, heads, queries, keys).
         """
         [[row]] = groups
-        packed, encoder = file.load(self.path), self.classifier.encoder
+        classifier = self.classifier
+        packed, encoder = classifier.packed, classifier.encoder
         [encoded] = encoder.encode([row])
         types = None if encoded.token_types is None else [encoded.token_types]
         trace = reference.trace(packed, [encoded.ids], None, types)

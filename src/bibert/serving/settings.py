@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +22,7 @@ def _setting(name: str, help_text: str, **limits: Any) -> Any:
 class Settings:
     """How to serve; limits hold for each worker process."""
 
-    host: Annotated[str, _setting("host", "Address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1"
+    host: Annotated[str, _setting("host", "Address to listen on; 0.0.0.0 for all addresses.")] = "127.0.0.1"
     port: Annotated[int, _setting("port", "Port to listen on.", min=1, max=65535)] = 8080
     api_key: Annotated[
         str, _setting("api-key", "Ask clients for it (Authorization: Bearer KEY); better in the variable.")
@@ -70,7 +71,7 @@ def named(models: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in models:
         name, equals, place = word.partition("=")
-        if not equals:
+        if not equals or Path(word).exists():
             name, place = re.split(r"[/\\]", word.partition("@")[0].rstrip("/"))[-1].removesuffix(".bibert"), word
         if not _NAME.fullmatch(name) or not place:
             raise BibertError(f"{word!r}: {name!r} cannot be part of an address; write NAME={place or 'FILE'}")

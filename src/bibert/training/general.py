@@ -30,13 +30,7 @@ from bibert.training.run import finish, finished_metrics, opened
 from bibert.training.student import DistillTrainer, FrozenTeacher, check_vocabulary, next_student, train_heads
 
 STAGE = "general"
-WEIGHTS = {
-    "dmd_query": 1.0,
-    "dmd_key": 1.0,
-    "dmd_value": 1.0,
-    "hidden_direction": 1.0,
-    "sentence_direction": 3.0,
-}
+WEIGHTS = {"dmd_query": 1.0, "dmd_key": 1.0, "dmd_value": 1.0, "hidden_direction": 1.0, "sentence_direction": 3.0}
 DEV_ROWS = 1000
 TEXTS_PER_PAIR = 8  # two of eight neighbouring texts make a pair, so that both token types are learned
 

@@ -37,7 +37,7 @@ from bibert.training.recipe import Precision, Recipe
 from bibert.training.resume import disk_space, drop_old_checkpoints, last_checkpoint, write_manifest
 from bibert.training.run import size_in_bytes
 
-KEPT_CHECKPOINTS = 2  # the newest two; the best one is kept besides
+KEPT_CHECKPOINTS = 2  # the newest two; the best one is kept as well
 CHECKPOINT_PER_MODEL = 3  # the weights and Adam's two moments
 CLIP = {"tensor": clip_each, "global": clip_all}
 REMEDY = "lower the learning rate; the last checkpoint is kept"
@@ -275,7 +275,9 @@ def dropout_overrides(recipe: Recipe) -> dict[str, float]:
 
 def texts_per_batch(recipe: Recipe, data: TrainingData) -> int:
     """How many rows of a batch are unlabelled; at least one is labelled."""
-    return 0 if data.unlabelled is None else min(round(recipe.texts_share * recipe.batch_size), recipe.batch_size - 1)
+    share = recipe.texts_share
+    wanted = max(round(share * recipe.batch_size), int(share > 0))
+    return 0 if data.unlabelled is None else min(wanted, recipe.batch_size - 1)
 
 
 def planned_steps(recipe: Recipe, epoch: int) -> int:
