@@ -155,6 +155,10 @@ def test(target: Target, library: Path) -> str:
                 raise SystemExit(f"{library}: {name} on {isa} gives {done.stdout!r} {done.stderr!r}, not the reference")
         else:
             ran.append(isa)
+    if len(ran) < 2:
+        raise SystemExit(
+            f"{library}: ran only {ran}; a wheel must have the plain kernels and those of an instruction set"
+        )
     return f"{target.emulator[0] if target.emulator else 'native'}: {', '.join(ran)}"
 
 
@@ -179,6 +183,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder of the wheels")
     parser.add_argument("--results", type=Path, help="a JSON file; its rows of the wheels built now are replaced")
     options = parser.parse_args()
+    options.output = options.output.resolve()
+    options.results = options.results and options.results.resolve()
     options.output.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     rows = [("wheel", *HEADS)]
