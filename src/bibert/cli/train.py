@@ -145,6 +145,6 @@ def _floor(data: "TextData", tested: "TextData | None") -> dict[str, dict[str, f
 def _warn_if_no_better(who: str, metrics: Metrics, floor: Mapping[str, Metrics], remedy: str) -> None:
     metric = next(iter(metrics))
     for name, reached in floor.items():
-        if metrics[metric] <= reached.get(metric, 0.0):
+        if metrics[metric] <= reached.get(metric, 0.0) and metrics[metric] < 1:
             both = f"{metric} {metrics[metric]:.3f} and {reached[metric]:.3f}"
             say(f"{who} is no better than the {name} ({both}): {remedy}")
