@@ -1,6 +1,6 @@
 """Does the server keep its promises? Twelve trials, from steady load to killed workers, and a JSON file of results.
 
-All traffic stays on 127.0.0.1 and every loop is bounded. `--share 0.01` runs a hundredth of the quantities. Trial S5
+All traffic stays on 127.0.0.1. `--share 0.01` runs a hundredth of the quantities. Trial S5
 needs schemathesis (`pip install schemathesis`). The docstring of a trial has its bar; docs/reliability.md shows the
 figures. The exit code is 1 if a trial missed its bar. tests/serving/ tries the same with small counts and no clock.
 

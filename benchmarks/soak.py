@@ -4,7 +4,7 @@ Each trial has the id of docs/reliability.md, runs a test of tests/, a script of
 benchmarks/soak_trials.py, and adds its count to docs/results/reliability.json. Its seed is the count that is already
 there, so that a later run tries something new and quantities add up over days and machines.
 
-    python benchmarks/soak.py                       # every trial that has not reached its quantity, small ones first
+    python benchmarks/soak.py                       # every trial that has not reached its quantity
     python benchmarks/soak.py F4 N1a --share 0.01   # some trials, a hundredth of the quantity
     python benchmarks/soak.py --list
 
@@ -298,6 +298,7 @@ def done_so_far(name: str, runs: list[dict[str, Any]]) -> int:
 def attempt(name: str, share: float, path: Path) -> bool:
     """Run a trial, add its result to the file, and return whether nothing failed."""
     from bibert import machine
+    from bibert.files import write_whole
 
     trial, seed = TRIALS[name], sum(run["count"] for run in read(path)["trials"] if run["id"] == name)
     print(f"== {name}: {trial.what}", file=sys.stderr, flush=True)
@@ -322,7 +323,8 @@ def attempt(name: str, share: float, path: Path) -> bool:
     results = read(path)  # again: a trial takes hours, and another one may have written
     lines = ",\n".join(json.dumps(run) for run in (*results["trials"], result))
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f'{{"trials": [\n{lines}\n]}}\n', encoding="utf-8")
+    with write_whole(path) as file:
+        file.write(f'{{"trials": [\n{lines}\n]}}\n')
     return failures == 0
 
 
