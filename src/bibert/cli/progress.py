@@ -74,8 +74,8 @@ class TrainingProgress(TrainerCallback):  # type: ignore[misc]
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
-        best = "" if state.best_metric is None else f", best dev score {state.best_metric:.4f}"
-        self._say(f"{state.global_step} steps in {timedelta(seconds=round(time.monotonic() - self.started))}{best}")
+        score = self.score and f", {self.score}"
+        self._say(f"{state.global_step} steps in {timedelta(seconds=round(time.monotonic() - self.started))}{score}")
 
     def _line(self, state: Any) -> None:
         self.last_line = time.monotonic()
