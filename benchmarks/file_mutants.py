@@ -43,6 +43,7 @@ from bibert.packed.schema import DTYPES, PackedConfig
 from bibert.runtime.classifier import load
 
 PER_CHILD = 2000  # mutants
+LARGEST = 4_000_000  # bytes that a change may add
 HANG, KILL = 1.0, 20.0  # seconds of CPU of a mutant that is reported, seconds until its child is killed
 TEXTS = ["", "a good film", "aaaa [MASK] b\u0301 \u4e2d\u6587 \U0001f600\0" * 20, "a" * 2_000]
 LONGEST = "a" * 100_000  # for one file in twenty: the tokenizer takes longer for it than everything else for all
@@ -113,7 +114,8 @@ def change(draw: random.Random, values: Any) -> None:
     elif kind == 1:
         container[key] = copied(other[other_key])
     elif kind == 2 and isinstance(container, list):
-        container[key:key] = [copied(container[key]) for _ in range(draw.choice([1, 20, 5000]))]
+        most = max(1, LARGEST // len(marshal.dumps(container[key])))  # copies of copies would fill the memory
+        container[key:key] = [copied(container[key]) for _ in range(min(draw.choice([1, 20, 5000]), most))]
     elif kind == 3 and isinstance(container, dict):
         container[draw.choice(["type", "x", *map(str, container)])] = copied(stranger)
     elif kind == 4 and isinstance(container[key], str):
@@ -231,6 +233,14 @@ def _run_all(run: Callable[[int], Outcome], seeds: range, megabytes: int, shared
     """The life of a child: it counts in `shared`, and writes a line for each seed that is not as it should be."""
     resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, megabytes * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        _run_each(run, seeds, shared, writer)
+        os._exit(0)
+    finally:  # an error must not unwind to what belongs to the parent
+        os._exit(1)
+
+
+def _run_each(run: Callable[[int], Outcome], seeds: range, shared: memoryview, writer: int) -> None:
     for seed in seeds:
         shared[0] = seed
         signal.setitimer(signal.ITIMER_REAL, KILL)  # without a handler, the signal ends the child
@@ -245,7 +255,6 @@ def _run_all(run: Callable[[int], Outcome], seeds: range, megabytes: int, shared
             seconds = time.process_time() - start
         if seconds > HANG or outcome not in EXPECTED:
             os.write(writer, f"{json.dumps([seed, seconds, outcome[:200]])}\n".encode())
-    os._exit(0)
 
 
 def main() -> None:
