@@ -114,7 +114,7 @@ def change(draw: random.Random, values: Any) -> None:
     elif kind == 1:
         container[key] = copied(other[other_key])
     elif kind == 2 and isinstance(container, list):
-        most = max(1, LARGEST // len(marshal.dumps(container[key])))  # copies of copies would fill the memory
+        most = max(1, LARGEST // len(json.dumps(container[key])))  # copies of copies would fill the memory
         container[key:key] = [copied(container[key]) for _ in range(min(draw.choice([1, 20, 5000]), most))]
     elif kind == 3 and isinstance(container, dict):
         container[draw.choice(["type", "x", *map(str, container)])] = copied(stranger)

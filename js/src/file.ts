@@ -5,6 +5,7 @@ import {
   DAMAGED, isEqual, Json, JsonObject, ModelFileError, mostCommon, parseJson, parseObject, repr, reprBytes, reprFloat,
   writeJson,
 } from "./json.js";
+import { checkTokenizerSize } from "./rules.js";
 import { Config, configValues, readConfig, requireFields, TensorSpec, tensorSpecs } from "./schema.js";
 
 const VERSION = 2;
@@ -72,6 +73,7 @@ async function read(bytes: Uint8Array): Promise<PackedModel> {
     const what = missing > 0 ? `${missing} are missing` : `${-missing} too many`;
     throw new ModelFileError(`has ${bytes.length} bytes of ${expected}, ${what}; ${DAMAGED}`);
   }
+  checkTokenizerSize(Number(last.bytes), description.config.vocabulary);
   // Aligned for views of 32-bit numbers, and private.
   const data = bytes.slice(start);
   const found = await sha256(encode(description, last.bytes, ZERO_DIGEST), data);

@@ -56,10 +56,7 @@ export function readTokenizer(
   vocabulary: number,
   normalize: (values: any, text: string) => string,
 ): any {
-  const most = SPARE_BYTES + BYTES_PER_TOKEN * vocabulary;
-  if (raw.length > most) {
-    throw new ModelFileError(`tokenizer: has ${raw.length} bytes, at most ${most} for ${vocabulary} tokens; ${REMEDY}`);
-  }
+  checkTokenizerSize(raw.length, vocabulary);
   const found = parseLoosely(raw, REMEDY);
   rulesFor(vocabulary)(found, "");
   const model = (found as JsonObject).get("model") as JsonObject;
@@ -232,4 +229,12 @@ function typed(rules: Record<string, Rules>): Rule {
     }
     object({ type: anything, ...rules[kind] })(value, at);
   };
+}
+
+/** Refuses a tokenizer of more bytes than the format allows; a file is checked before its digest is computed. */
+export function checkTokenizerSize(size: number, vocabulary: number): void {
+  const most = SPARE_BYTES + BYTES_PER_TOKEN * vocabulary;
+  if (size > most) {
+    throw new ModelFileError(`tokenizer: has ${size} bytes, at most ${most} for ${vocabulary} tokens; ${REMEDY}`);
+  }
 }

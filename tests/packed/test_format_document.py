@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bibert.errors import ModelFileError
 from bibert.packed import file as packed_file
-from bibert.packed import header, tokenizer
+from bibert.packed import header, schema, tokenizer
 from bibert.packed.bounds import norm_bounds
 from bibert.packed.file import save
 from bibert.packed.schema import DIAL, LIMITS, SITES, PackedConfig, tensor_specs
@@ -264,6 +264,6 @@ def test_the_table_of_the_tokenizer_has_the_keys_and_bounds_of_the_code():
         read_tokenizer(b"{}", 9)
     assert set(keys) == set(re.search(r"the keys ([\w, ]+);", str(refusal.value))[1].split(", "))
     section = TEXT.split("## 7.")[1]
-    for most in (tokenizer.SPARE_BYTES, tokenizer.BYTES_PER_TOKEN, tokenizer.MOST_ADDED, tokenizer.LONGEST_WORD):
+    for most in (schema.SPARE_BYTES, schema.BYTES_PER_TOKEN, tokenizer.MOST_ADDED, tokenizer.LONGEST_WORD):
         assert f" {most:,}" in section
     assert f"1 to {tokenizer.LONGEST_NAME} characters" in section

@@ -9,8 +9,11 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bibert.errors import ModelFileError
+from bibert.packed import file
 from bibert.packed import tokenizer as module
-from bibert.packed.tokenizer import BYTES_PER_TOKEN, MOST_ADDED, SPARE_BYTES, read_tokenizer
+from bibert.packed.header import encode
+from bibert.packed.schema import BYTES_PER_TOKEN, SPARE_BYTES
+from bibert.packed.tokenizer import MOST_ADDED, read_tokenizer
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "good")
 ROWS = 64  # of the word embedding
@@ -153,6 +156,15 @@ def test_the_size_of_a_tokenizer_is_limited_by_the_rows_of_the_embedding():
     most = SPARE_BYTES + BYTES_PER_TOKEN * 30_522
     with pytest.raises(ModelFileError, match=f"tokenizer: has {most + 1} bytes, at most {most} for 30522"):
         read_tokenizer(b" " * (most + 1), 30_522)
+
+
+def test_a_file_with_a_larger_one_is_refused_before_it_is_read(make_model, tmp_path, monkeypatch):
+    model, path = make_model(), tmp_path / "large.bibert"
+    most = SPARE_BYTES + BYTES_PER_TOKEN * model.config.vocabulary
+    path.write_bytes(encode(model, most + 1) + bytes(model.weights_bytes + most + 1))
+    monkeypatch.setattr(file, "_read_data", None)
+    with pytest.raises(ModelFileError, match=rf"large\.bibert: tokenizer: has {most + 1} bytes, at most {most}"):
+        file.load(path)
 
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'"ab",', b"[[257]],", b'{"a":[]},', b"1e9,"])

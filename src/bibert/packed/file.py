@@ -170,6 +170,7 @@ def _read(file: BinaryIO, size: int) -> PackedModel:
     if size != expected:
         what = f"{expected - size} are missing" if size < expected else f"{size - expected} too many"
         raise ModelFileError(f"has {size} bytes of {expected}, {what}; {DAMAGED}")
+    schema.check_tokenizer_size(specs[-1].nbytes, description.config.vocabulary)
     data = _read_data(file, _end(specs))
     found = _digest(description, data, specs[-1].nbytes)
     if found != stated:

@@ -16,6 +16,7 @@ from bibert.errors import ModelFileError
 from bibert.packed.bits import words_for
 
 # Upper limits of the config. The native library has the same limits (native/include/bibert.h).
+BYTES_PER_TOKEN, SPARE_BYTES = 32, 2**18  # how long a tokenizer may be; BERT's own need 15 bytes for a token
 LIMITS: Mapping[str, int] = {
     "layers": 48,
     "hidden": 4096,
@@ -233,3 +234,12 @@ def _site(config: PackedConfig, site: str, name: str, channels: int) -> Iterator
         yield f"{name}.rate", "F32", (1,)
     elif site in config.thresholds:
         yield f"{name}.threshold", "F32", (channels,)
+
+
+def check_tokenizer_size(size: int, vocabulary: int) -> None:
+    """Refuse a tokenizer of more bytes than the format allows; a file is checked before they are read."""
+    most = SPARE_BYTES + BYTES_PER_TOKEN * vocabulary
+    if size > most:
+        raise ModelFileError(
+            f"tokenizer: has {size} bytes, at most {most} for {vocabulary} tokens; use a plain BERT tokenizer"
+        )

@@ -14,9 +14,8 @@ from tokenizers import Tokenizer
 
 from bibert.errors import ModelFileError, one_line
 from bibert.packed.header import unique_keys
-from bibert.packed.schema import LIMITS
+from bibert.packed.schema import LIMITS, check_tokenizer_size
 
-BYTES_PER_TOKEN, SPARE_BYTES = 32, 2**18  # how long a tokenizer may be; BERT's own need 15 bytes for a token
 MOST_ADDED = 4096
 LONGEST_NAME = 64  # characters of an added or special token
 LONGEST_WORD = 100  # characters, as in BERT; the time for a word grows with the square
@@ -85,9 +84,7 @@ def read_tokenizer(raw: bytes, vocabulary: int) -> Tokenizer:
 
 
 def _parse(raw: bytes, vocabulary: int) -> Any:
-    most = SPARE_BYTES + BYTES_PER_TOKEN * vocabulary
-    if len(raw) > most:
-        raise ModelFileError(f"tokenizer: has {len(raw)} bytes, at most {most} for {vocabulary} tokens; {REMEDY}")
+    check_tokenizer_size(len(raw), vocabulary)
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are among them
