@@ -158,7 +158,7 @@ print(len(seen))
 def test_a_writer_killed_at_any_moment_leaves_the_old_or_the_new_file_whole(make_model, tmp_path):
     names = [tmp_path / "one.bibert", tmp_path / "two.bibert"]
     for seed, name in enumerate(names):  # of different sizes, and large enough to be written in several steps
-        save(make_model(seed=seed, tokenizer=bytes(400_000 + 50_000 * seed)), name)
+        save(make_model(seed=seed, vocabulary=10_000, tokenizer=bytes(400_000 + 50_000 * seed)), name)
     folder = tmp_path / "out"
     folder.mkdir()
     command = [
