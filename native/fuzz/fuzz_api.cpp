@@ -85,14 +85,14 @@ bibert_config valid_config(Choices& choices) {
   constexpr double kEps[] = {1e-12, 1e-5, 1.0, std::numeric_limits<double>::denorm_min()};
   bibert_config config{};
   // Most rows fit into one word, for speed; the others have two or three.
-  const bool long_rows = choices.rarely(8);
+  const bool long_rows = choices.drawn(8);
   config.layers = 1 + choices.below(2);
   config.hidden = 1 + choices.below(long_rows ? 80 : 12);
   config.heads = 1 + choices.below(4);
   config.head_size = 1 + choices.below(long_rows ? (config.heads == 1 ? 64 : 80 / config.heads) : 8);
   config.intermediate = 1 + choices.below(long_rows ? 130 : 20);
   config.vocabulary = 1 + choices.below(16);
-  config.positions = 1 + choices.below(choices.rarely(64) ? 140 : 9);
+  config.positions = 1 + choices.below(choices.drawn(64) ? 140 : 9);
   config.token_types = 1 + choices.below(3);
   config.labels = 1 + choices.below(4);
   config.thresholds = choices.byte();
