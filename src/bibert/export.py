@@ -23,11 +23,12 @@ from bibert.data.encoding import Collator, EncodedRow, batches_by_length, check_
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, ModelFileError, NumericError, SchemeError
 from bibert.nn.checkpoint import Classifier
-from bibert.nn.functional import Quantized, binarize_rows, bool_
+from bibert.nn.functional import binarize_rows, bool_
 from bibert.nn.layers import BiBertConfig, QuantLinear, Shift
 from bibert.nn.levels import Levels, weight_distances
 from bibert.nn.model import BiBertForSequenceClassification, evaluating
 from bibert.nn.packable import LINEARS, NORMS, SHIFTS, SITE_OF_LINEAR, packed_config, why_not_packable
+from bibert.nn.products import Quantized
 from bibert.packed.bits import pack_rows
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import PackedConfig

@@ -1,6 +1,7 @@
 """Sign, bool, row binarization, products and Bi-Attention against their definitions, forward and backward."""
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis.extra import numpy as npst
 
 from bibert.errors import NumericError
 from bibert.nn import functional as fn
-from bibert.nn.functional import Quantized
+from bibert.nn import products
+from bibert.nn.products import Quantized
 
 BELOW, ABOVE = float(np.nextafter(np.float32(1), np.float32(0))), float(np.nextafter(np.float32(1), np.float32(2)))
 # Both zeros, denormal numbers, both sides of the window, values at which GELU underflows to 0, the largest ones.
@@ -85,7 +87,7 @@ def test_bi_linear_is_the_integer_product_then_alpha_bit_for_bit():
     integers = np.where(x.numpy() >= 0, 1, -1) @ quantized.levels.numpy().astype(np.int64).T
     expected = integers.astype(np.float32) * quantized.scale.numpy()[:, 0]
     assert expected.dtype == np.float32
-    assert np.array_equal(fn.bi_linear(Quantized(fn.sign(x)), quantized).numpy(), expected)
+    assert np.array_equal(products.bi_linear(Quantized(fn.sign(x)), quantized).numpy(), expected)
     folded = fn.sign(x) @ fn.dequantize(quantized).T  # alpha inside the product, which the contract forbids
     assert not np.array_equal(folded.numpy(), expected)
 
@@ -95,7 +97,7 @@ def test_bi_linear_returns_the_gradients_of_both_operands():
     x = (1.5 * torch.randn(6, 9, generator=generator)).requires_grad_()
     weight = (0.2 * torch.randn(5, 9, generator=generator)).requires_grad_()
     upstream = torch.randn(6, 5, generator=generator)
-    fn.bi_linear(Quantized(fn.sign(x)), fn.binarize_rows(weight)).backward(upstream)
+    products.bi_linear(Quantized(fn.sign(x)), fn.binarize_rows(weight)).backward(upstream)
     alpha, signs = weight.detach().abs().mean(1), fn.binarize_rows(weight.detach()).levels
     torch.testing.assert_close(x.grad, (upstream * alpha) @ signs * (x.detach().abs() <= 1))
     of_scaled = upstream.T @ fn.sign(x.detach())
@@ -105,7 +107,7 @@ def test_bi_linear_returns_the_gradients_of_both_operands():
 def test_the_product_of_rows_is_xnor_and_popcount():
     a, b = random_signs(7, 100, seed=5), random_signs(9, 100, seed=6)
     differing = (a[:, None] != b[None]).sum(-1)
-    assert torch.equal(fn.rows_product(Quantized(a), Quantized(b)), (100 - 2 * differing).float())
+    assert torch.equal(products.rows_product(Quantized(a), Quantized(b)), (100 - 2 * differing).float())
 
 
 def test_straight_through_gives_levels_forward_and_the_gradient_to_its_source():
@@ -174,19 +176,22 @@ def test_the_gradients_of_a_product_are_computed_in_the_type_of_its_forward_pass
     a, b = torch.randn(3, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
     upstream = torch.randn(3, 4)
     with torch.autocast("cpu", torch.float16):  # bfloat16 would be the default
-        fn.rows_product(Quantized(a), Quantized(b)).backward(upstream)
+        products.rows_product(Quantized(a), Quantized(b)).backward(upstream)
     assert torch.equal(a.grad, (upstream.half() @ b.detach().half()).float())
     assert torch.equal(b.grad, (upstream.T.half() @ a.detach().half()).float())
 
 
-def test_under_autocast_a_product_of_few_channels_has_the_same_integers_and_nearly_the_same_gradients():
+@pytest.mark.parametrize(
+    ("precision", "error"), [(lambda: torch.autocast("cpu", torch.bfloat16), 2**-5), (products.in_int8, 2**-3)]
+)
+def test_in_fewer_bits_a_product_has_the_same_integers_and_nearly_the_same_gradients(precision, error):
     rows, weight = random_signs(7, 192), random_signs(5, 192, seed=1)
     scale, upstream = torch.rand(5, 1) + 0.5, torch.randn(7, 5)
     found = []
-    for autocast in (False, True):
+    for inside in (nullcontext, precision):
         a, b = rows.clone().requires_grad_(), weight.clone().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            product = fn.rows_product(Quantized(a), Quantized(b, scale))
+        with inside():
+            product = products.rows_product(Quantized(a, whole=True), Quantized(b, scale, whole=True))
         product.backward(upstream)
         found.append((product, a.grad, b.grad))
     (exact, *exact_gradients), (product, *gradients) = found
@@ -194,7 +199,15 @@ def test_under_autocast_a_product_of_few_channels_has_the_same_integers_and_near
     for gradient, expected in zip(gradients, exact_gradients, strict=True):
         assert gradient.dtype == torch.float32
         assert not torch.equal(gradient, expected)  # it was computed in fewer bits
-        torch.testing.assert_close(gradient, expected, rtol=2**-6, atol=2**-5)
+        torch.testing.assert_close(gradient, expected, rtol=2**-6, atol=error)
+
+
+def test_a_row_that_is_not_finite_is_not_finite_in_int8_and_a_row_of_zeros_is_zero():
+    for bad in (math.nan, math.inf):
+        rows = products.int8_rows(torch.tensor([[1.0, bad], [0.0, 0.0], [3.0, -1.5]]))
+        values = rows.levels * rows.scale
+        assert not values[0].isfinite().all()
+        torch.testing.assert_close(values[1:], torch.tensor([[0.0, 0.0], [3.0, -1.5]]), rtol=0, atol=1.5 / 127)
 
 
 def test_the_exact_tanh_is_the_tanh_rounded_once():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from bibert.errors import NumericError
-from bibert.nn.functional import Quantized, bi_linear, binarize_rows, exact_layer_norm, sign
+from bibert.nn.functional import binarize_rows, exact_layer_norm, sign
 from bibert.nn.layers import (
     BertAttention,
     BertSelfAttention,
@@ -21,6 +21,7 @@ from bibert.nn.layers import (
     QuantLinear,
     SoftmaxAttention,
 )
+from bibert.nn.products import Quantized, bi_linear
 from bibert.nn.schemes import SCHEMES, baseline_quantile
 
 EPS = 1e-12

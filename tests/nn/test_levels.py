@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bibert.errors import SchemeError
-from bibert.nn.functional import Quantized
 from bibert.nn.levels import LevelAttention, Levels, weight_distances
+from bibert.nn.products import Quantized
 from bibert.nn.schemes import get_scheme
 
 BITS = (2, 4)

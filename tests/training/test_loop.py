@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from bibert.data.metrics import score
 from bibert.errors import CheckpointError, NumericError, RecipeError
 from bibert.files import read_json_lines
+from bibert.nn import products
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import BiBertForSequenceClassification, label_loss
 from bibert.nn.schemes import SCHEMES
@@ -351,8 +352,17 @@ def test_only_training_steps_of_a_bfloat16_recipe_are_under_autocast(start, teac
     assert passes == {(True, False), (False, False)}
 
 
-def test_a_bfloat16_run_resumes_to_the_same_weights(teacher, data, tmp_path, weights_of, change_at):
-    recipe = replace(BFLOAT16, max_steps=8)
+def test_in_int8_a_student_learns_from_a_rounded_teacher(teacher, data, tmp_path, monkeypatch):
+    rounded = []
+    linear = products.linear
+    monkeypatch.setattr(products, "linear", lambda x, *rest: rounded.append(x.shape) or linear(x, *rest))
+    assert distill(teacher, "bibert", data, tmp_path, replace(STUDENT, precision="int8"))["dev_accuracy"] > 0.7
+    assert rounded
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_a_run_in_fewer_bits_resumes_to_the_same_weights(teacher, data, tmp_path, weights_of, change_at, precision):
+    recipe = replace(STUDENT, precision=precision, max_steps=8)
     distill(teacher, "bibert", data, tmp_path / "whole", recipe)
     with pytest.raises(NumericError):
         distill(teacher, "bibert", data, tmp_path / "stopped", recipe, callbacks=[change_at(5)])

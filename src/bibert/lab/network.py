@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from bibert.errors import SchemeError
 from bibert.lab.look import Arrays, Flags, Floats, Inside, LayerInside, Levels, by_head
-from bibert.nn.functional import Quantized
 from bibert.nn.layers import LayerTrace, QuantLinear
 from bibert.nn.model import BertLayer, BiBertForSequenceClassification, Trace, evaluating
 from bibert.nn.packable import LINEARS
+from bibert.nn.products import Quantized
 from bibert.nn.schemes import Scheme
 
 

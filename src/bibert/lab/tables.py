@@ -208,7 +208,7 @@ def _recipe_in_words(cell: Cell) -> str:
         known = f"{kind}, trained on {start['data']['name']}" if "scheme" in start else "another BERT than the teacher"
         started = f"(initialised from {known}) "
     mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
-    products = "products in bfloat16, " if recipe.get("precision") == "bfloat16" else ""
+    products = f"products in {precision}, " if (precision := recipe.get("precision", "float32")) != "float32" else ""
     return (
         f"students {started}{each}{epochs}{cell.steps:,} steps of {recipe['batch_size']} texts, "
         f"learning rate {recipe['learning_rate']:g}, {mean}{products}seed {recipe['seed']}"

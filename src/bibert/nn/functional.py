@@ -1,7 +1,7 @@
 """The arithmetic of the method, forward and backward: one formula, one function.
 
-Contents: sign and bool with their straight-through gradients, the row binarization of weights, the product of two
-quantized tensors, bi-linear, BAMM, Bi-Attention, and the exact LayerNorm of eval mode. The rivals' quantizers are in
+Contents: sign and bool with their straight-through gradients, the row binarization of weights, BAMM, Bi-Attention, and
+the exact LayerNorm of eval mode. The products, bi-linear among them, are in `products`, the rivals' quantizers in
 `quantizers`, modules with parameters in `layers`, the same formulas on packed bits in `packed`.
 
 Shapes: B batch, T tokens, C channels, H heads, D head size. Equations are those of the paper's Sections 2 and 3.
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bibert.errors import NumericError
+from bibert.nn.products import Quantized, rows_product
 from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 
 Map = Callable[[Tensor], Tensor]
@@ -23,18 +24,6 @@ AFTER_ONE = 1.0 + 2.0**-23  # the float32 after 1: below it is at most 1
 AFTER_GELU_ONE = 1.1444507837295532  # the least float32 whose GELU is above 1; no GELU is below -1
 MINUS_ONE = torch.tensor(-1.0)
 SHORTEST_SOFTMAX = 16  # torch computes a softmax of fewer numbers one by one, ten times as slowly
-
-
-class Quantized(NamedTuple):
-    """A tensor as the levels that enter a matrix product and the scale that is applied after it.
-
-    By convention `levels` receives the gradient of the scaled value `scale * levels`: a straight-through quantizer
-    passes it to its latent input unchanged, without a factor `scale`.
-    """
-
-    levels: Tensor
-    scale: Tensor | None = None  # (..., rows, 1), broadcast over a row of levels; None means 1
-    whole: bool = False  # levels are integers of at most 8 bits
 
 
 def bools(x: Tensor) -> Tensor:
@@ -101,48 +90,6 @@ class _StraightThrough(torch.autograd.Function):
         return gradient if ctx.window is None else gradient * ctx.window, None, None
 
 
-class _RowsProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(  # noqa: PLR0913 - levels and scale of both operands
-        ctx: Any, a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, bias: Tensor | None, whole: bool
-    ) -> Tensor:
-        # The integer product first, the scale after it: exact in float32 below 2^24 (numeric contract, rules 4 and 10).
-        device, dtype = a.device.type, a.dtype
-        ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
-        if ctx.dtype != dtype:
-            # int8 is exact as well, at twice the speed of bfloat16.
-            stored = torch.int8 if whole and device == "cpu" else ctx.dtype
-            a, b = (x.to(stored, memory_format=torch.contiguous_format) for x in (a, b))
-        product = (torch._int_mm(a, b.t()) if a.dtype == torch.int8 else a @ b.transpose(-1, -2)).to(dtype)
-        scale = None if scale_b is None else scale_b.transpose(-1, -2)
-        if scale is not None and scale_a is not None and scale_a.numel() == 1:
-            product.mul_(scale * scale_a)  # one step for all of `a`: the engine stores both as one scale
-        else:
-            for factor in (scale, scale_a):
-                if factor is not None:
-                    product.mul_(factor)
-        ctx.save_for_backward(a, b, scale_a, scale_b)
-        return product if bias is None else product.add_(bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor | None, Tensor | None, None, Tensor | None, Tensor | None, None]:
-        a, b, scale_a, scale_b = ctx.saved_tensors
-        needs_a, needs_b, _, needs_scale, needs_bias, _ = ctx.needs_input_grad
-        grad_a = grad_b = grad_scale = None
-        if needs_a:
-            scaled = gradient if scale_b is None else gradient * scale_b.transpose(-1, -2)
-            grad_a = (scaled.to(ctx.dtype) @ b.to(ctx.dtype)).to(gradient.dtype)
-        if needs_b or needs_scale:
-            scaled = gradient if scale_a is None else gradient * scale_a
-            grad_b = (scaled.to(ctx.dtype).transpose(-1, -2) @ a.to(ctx.dtype)).to(gradient.dtype)
-            if needs_scale:
-                grad_scale = (b * grad_b).sum(dim=-1, keepdim=True)  # = Σ gradient · product, without the product
-        return grad_a, grad_b, None, grad_scale, gradient.sum(dim=0) if needs_bias else None, None
-
-
 def sign(x: Tensor) -> Tensor:
     """+1 where x ≥ 0, -1 elsewhere; the gradient passes where |x| ≤ 1 (Eq. 1). Unlike `torch.sign`, ±0 gives +1."""
     return _Binarize.apply(x, signs, where_at_most_one)  # type: ignore[no-untyped-call, no-any-return]
@@ -191,27 +138,6 @@ def binarize_rows(weight: Tensor) -> Quantized:
     """
     alpha = weight.detach().abs().mean(dim=-1, keepdim=True)
     return Quantized(_BinarizeRows.apply(weight), alpha, whole=True)  # type: ignore[no-untyped-call]
-
-
-def rows_product(a: Quantized, b: Quantized, bias: Tensor | None = None) -> Tensor:
-    """Every row of `a` with every row of `b`: scale_a · scale_b · (a @ bᵀ), (..., m, k) and (..., n, k) to (..., m, n).
-
-    For levels ±1 this is the paper's ⊗: n - 2·popcount(a ^ b). A `bias` (n,) is for matrices only.
-    """
-    whole = a.whole and b.whole and a.levels.dim() == 2
-    return _RowsProduct.apply(a.levels, b.levels, a.scale, b.scale, bias, whole)  # type: ignore[no-untyped-call, no-any-return]
-
-
-def bi_linear(x: Quantized, weight: Quantized, bias: Tensor | None = None) -> Tensor:
-    """The paper's bi-linear layer (Eq. 2), alpha · (sign(x) ⊗ sign(W - mu)), for operands of any quantizer.
-
-    Eq. 2 itself is `bi_linear(Quantized(sign(x)), binarize_rows(weight))`. (..., in) and (out, in) to (..., out).
-    """
-    lead = x.levels.shape[:-1]
-    scale = x.scale if x.scale is None or x.scale.numel() == 1 else x.scale.expand(*lead, 1).reshape(-1, 1)
-    scale = scale.view(1, 1) if scale is not None and scale.numel() == 1 else scale
-    flat = rows_product(Quantized(x.levels.reshape(-1, x.levels.shape[-1]), scale, x.whole), weight, bias)
-    return flat.view(*lead, -1)
 
 
 def dequantize(x: Quantized) -> Tensor:

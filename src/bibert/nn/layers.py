@@ -6,6 +6,7 @@ arithmetic is in `functional` and `quantizers`; `model` builds the network from 
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig
 
-from bibert.nn import functional
-from bibert.nn.functional import AttentionResult, HeadLevels, Quantized
+from bibert.nn import functional, products
+from bibert.nn.functional import AttentionResult, HeadLevels
 from bibert.nn.levels import LevelAttention, Levels
+from bibert.nn.products import Int8Rows, Quantized
 from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
 from bibert.nn.schemes import Scheme, as_scheme
 
@@ -117,12 +119,19 @@ class QuantLinear(nn.Linear):
     def forward(self, x: Tensor | Quantized) -> Tensor:
         """(..., in) to (..., out)."""
         if isinstance(x, Tensor) and self.quantizer == "none":
+            if not self.weight.requires_grad and products.computes_in_int8(x.device.type):
+                return products.linear(x, self.int8_weight, self.bias)
             return super().forward(x).to(x.dtype)  # autocast lowers the precision of the product and nothing else
         rows = self.input_quantizer(x) if isinstance(x, Tensor) else x
-        out = functional.bi_linear(rows, self.quantized_weight(), self.bias)
+        out = products.bi_linear(rows, self.quantized_weight(), self.bias)
         if self.twin_weight is not None:
-            out = out + functional.bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
+            out = out + products.bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
         return out
+
+    @cached_property
+    def int8_weight(self) -> Int8Rows:
+        """The rounded weight of a frozen teacher."""
+        return products.int8_rows(self.weight)
 
     def quantized_weight(self) -> Quantized:
         """The levels of the weight and its scale times |gain|: a scale is never negative (numeric contract, rule 4)."""

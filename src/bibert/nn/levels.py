@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from bibert.nn.functional import (
     AttentionResult,
     HeadLevels,
-    Quantized,
     attention_scores,
     bamm,
     mask_keys,
     softmax,
     straight_through,
 )
+from bibert.nn.products import Quantized
 from bibert.nn.quantizers import SMALLEST_STEP, Calibrated
 
 # The initial step in units of mean|x|, by bits: near the least squared error for a normal distribution.

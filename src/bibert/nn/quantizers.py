@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bibert.nn.functional import Quantized, binarize_rows, bool_, gelu_sign, sign, signs, straight_through
+from bibert.nn.functional import binarize_rows, bool_, gelu_sign, sign, signs, straight_through
+from bibert.nn.products import Quantized
 
 CLIP = 2.5  # TernaryBERT and BinaryBERT clip activations here before they quantize
 TERNARY_THRESHOLD = 0.7  # TWN: a value below 0.7 · mean|x| becomes 0

@@ -30,6 +30,7 @@ from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
 from bibert.nn.checkpoint import Classifier
 from bibert.nn.model import NO_CLASS, label_loss
+from bibert.nn.products import in_int8
 from bibert.training.callbacks import EpochOrder, Interruption, RunningMean
 from bibert.training.evaluate import fit_temperature
 from bibert.training.optimizer import clip_all, clip_each, make_optimizer, not_finite
@@ -39,6 +40,7 @@ from bibert.training.run import size_in_bytes
 
 KEPT_CHECKPOINTS = 2  # the newest two; the best one is kept as well
 CHECKPOINT_PER_MODEL = 3  # the weights and Adam's two moments
+FAST: dict[Precision, tuple[str, ...]] = {"int8": ("avx512_vnni", "avx_vnni"), "bfloat16": ("bf16",)}  # by instructions
 CLIP = {"tensor": clip_each, "global": clip_all}
 REMEDY = "lower the learning rate; the last checkpoint is kept"
 
@@ -243,9 +245,12 @@ def products_in(precision: Precision, device: str) -> AbstractContextManager[Non
     """Inside, networks compute products in `precision`; the backward pass uses the precision of the forward pass."""
     if precision == "fastest":
         known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions of torch
-        on_cpu = any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-        has = on_cpu if device == "cpu" else device == "cuda" and torch.cuda.is_bf16_supported()
-        precision = "bfloat16" if has else "float32"
+        if device == "cpu":
+            precision = next((kind for kind, names in FAST.items() if any(map(known.get, names))), "float32")
+        else:
+            precision = "bfloat16" if device == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    if precision == "int8":
+        return in_int8()
     return torch.autocast(device, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 

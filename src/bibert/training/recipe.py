@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bibert.data import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
-Precision = Literal["float32", "bfloat16", "fastest"]  # the last is bfloat16 where the processor has it
+Precision = Literal["float32", "bfloat16", "int8", "fastest"]  # the last is the fastest one of the processor
 PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
