@@ -1,5 +1,6 @@
 """`bibert distill`: the student."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from bibert.cli import options
 from bibert.cli.console import print_metrics, say
 from bibert.errors import require_extra
-from bibert.nn import RUN_MODEL, model_folder
+from bibert.nn import RUN_MODEL, is_packed, model_folder
 from bibert.nn.schemes import get_scheme
 
 
@@ -35,10 +36,15 @@ def distill(
         model_folder(model)
     texts = data.load_and_report()
     options.import_quietly()
+    import torch
+
     from bibert.cli.progress import TrainingProgress
+    from bibert.runtime.engine import Engine
     from bibert.training.student import distill as run
 
     arguments |= {"start": start, "probe": options.probe_of(probe_every), "callbacks": [TrainingProgress(row.name)]}
+    if is_packed(packed := Path(model_folder(teacher))):
+        arguments["engine"] = Engine.load(packed, torch.get_num_threads()).logits
     metrics = run(teacher, row, texts, output, recipe, **arguments)
     if is_main_process():
         if probe_every and not (output / PROBE).exists():

@@ -32,17 +32,27 @@ from bibert.training.run import finish, finished_metrics, opened, save_stage
 
 # Makes the callback of a probe from its file, the name of the stage, the teacher and a dev split.
 ProbeMaker = Callable[[Path, str, Classifier, EncodedSplit], TrainerCallback]
+Engine = Callable[..., Any]  # the method `logits` of a `runtime.engine.Engine`, which this half does not import
 
 
 class FrozenTeacher:
-    """A teacher without gradients and dropout: in eval mode at every call."""
+    """A teacher without gradients and dropout: in eval mode at every call.
 
-    def __init__(self, model: BiBertForSequenceClassification, device: torch.device | str = "cpu") -> None:
+    `engine` computes the logits of a packed teacher where nothing else is needed: the same bits in a tenth of the time.
+    """
+
+    def __init__(
+        self, model: BiBertForSequenceClassification, device: torch.device | str = "cpu", engine: Engine | None = None
+    ) -> None:
         self.model = model.to(device).requires_grad_(False)
+        self.engine = engine
 
     @torch.no_grad()
     def __call__(self, inputs: Mapping[str, Tensor], trace: bool | Collection[str]) -> BiBertOutput:
         """The teacher's logits, with the parts of a trace that a loss needs."""
+        if self.engine is not None and not trace:
+            logits = self.engine(**{name: value.cpu().numpy() for name, value in inputs.items()})
+            return BiBertOutput(logits=torch.from_numpy(logits).to(self.model.device))
         self.model.eval()
         return self.model(**inputs, trace=trace)  # type: ignore[no-any-return]
 
@@ -83,6 +93,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     *,
     start: str | Path | None = None,
     probe: ProbeMaker | None = None,
+    engine: Engine | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     **arguments: Any,
 ) -> dict[str, float]:
@@ -91,7 +102,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     `teacher` is a fine-tuned classifier, in full precision or a student, with the labels of `data`; without one the
     student learns from the labels alone. `start` is the BERT to make the student from, as deep as the teacher or a
     fraction of it; by default the teacher itself. `probe` makes a callback that examines the student while it trains,
-    such as `lab.probe.probe_every(50)`.
+    such as `lab.probe.probe_every(50)`. `engine` computes the logits of a packed teacher, see `FrozenTeacher`.
     """
     scheme = as_scheme(scheme)
     if teacher is None:
@@ -125,7 +136,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
             watching: list[TrainerCallback] = [JsonLog(run.log, stage.name), *callbacks]
             if probe is not None:
                 watching.append(probe(run.probe, stage.name, loaded or student, next(iter(encoded.dev.values()))))
-            frozen = None if loaded is None else FrozenTeacher(loaded.model, training.device)
+            frozen = None if loaded is None else FrozenTeacher(loaded.model, training.device, engine)
             trainer = DistillTrainer(
                 student, stage_recipe, training, encoded, watching, teacher=frozen, objective=objective
             )
