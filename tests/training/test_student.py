@@ -8,10 +8,13 @@ import torch
 
 from bibert.data.examples import Split
 from bibert.errors import CheckpointError, DataError, NumericError, RecipeError, SchemeError
+from bibert.export import pack
 from bibert.files import read_json_lines
 from bibert.nn.checkpoint import load_classifier
 from bibert.nn.model import NO_CLASS
 from bibert.nn.schemes import SCHEDULES, SCHEMES
+from bibert.packed.file import save
+from bibert.runtime.engine import Engine
 from bibert.training import student
 from bibert.training.loop import encode_data
 from bibert.training.provenance import provenance
@@ -46,6 +49,19 @@ def test_the_teacher_never_drops_in_any_mode(frozen):
         frozen.model.train()
         assert torch.equal(frozen(INPUTS, trace=False).logits, expected)
         assert not frozen.model.training
+
+
+def test_the_engine_of_a_packed_teacher_gives_the_logits_if_they_suffice(teacher, data, tmp_path):
+    distill(teacher, "bibert_4", data, tmp_path / "first", replace(SHORT, max_steps=2))
+    save(pack(load_classifier(tmp_path / "first"), max_length=16), file := tmp_path / "teacher.bibert")
+    engine, asked = Engine.load(file).logits, []
+    frozen = [FrozenTeacher(load_classifier(file).model, engine=one)(INPUTS, trace=()).logits for one in (None, engine)]
+    torch.testing.assert_close(*frozen, rtol=0, atol=1e-6)  # an unpacked scale may differ by a rounding
+    for weights in ({}, {name: float(name == "prediction") for name in SCHEDULES["dmd"][0].weights}):
+        recipe = replace(SHORT, max_steps=3, weights=weights)
+        given = {"engine": lambda **inputs: asked.append(1) or engine(**inputs)}
+        distill(file, "bibert", data, tmp_path / str(len(weights)), recipe, **given)
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ Engine = Callable[..., Any]  # the method `logits` of a `runtime.engine.Engine`,
 class FrozenTeacher:
     """A teacher without gradients and dropout: in eval mode at every call.
 
-    `engine` computes the logits of a packed teacher where nothing else is needed: the same bits in a tenth of the time.
+    `engine` computes the logits of a packed teacher where nothing else is needed, in a tenth of the time.
     """
 
     def __init__(
