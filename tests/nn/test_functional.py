@@ -204,7 +204,7 @@ def test_in_fewer_bits_a_product_has_the_same_integers_and_nearly_the_same_gradi
 
 def test_a_row_that_is_not_finite_is_not_finite_in_int8_and_a_row_of_zeros_is_zero():
     for bad in (math.nan, math.inf):
-        rows = products.int8_rows(torch.tensor([[1.0, bad], [0.0, 0.0], [3.0, -1.5]]))
+        rows = products.nearest_int8(torch.tensor([[1.0, bad], [0.0, 0.0], [3.0, -1.5]]))
         values = rows.levels * rows.scale
         assert not values[0].isfinite().all()
         torch.testing.assert_close(values[1:], torch.tensor([[0.0, 0.0], [3.0, -1.5]]), rtol=0, atol=1.5 / 127)

@@ -17,7 +17,7 @@ from transformers import BertConfig
 from bibert.nn import functional, products
 from bibert.nn.functional import AttentionResult, HeadLevels
 from bibert.nn.levels import LevelAttention, Levels
-from bibert.nn.products import Int8Rows, Quantized
+from bibert.nn.products import Int8, Quantized
 from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
 from bibert.nn.schemes import Scheme, as_scheme
 
@@ -129,9 +129,9 @@ class QuantLinear(nn.Linear):
         return out
 
     @cached_property
-    def int8_weight(self) -> Int8Rows:
+    def int8_weight(self) -> Int8:
         """The rounded weight of a frozen teacher."""
-        return products.int8_rows(self.weight)
+        return products.nearest_int8(self.weight)
 
     def quantized_weight(self) -> Quantized:
         """The levels of the weight and its scale times |gain|: a scale is never negative (numeric contract, rule 4)."""

@@ -43,25 +43,44 @@ class Quantized(NamedTuple):
     whole: bool = False  # levels are integers of at most 8 bits
 
 
-class Int8Rows(NamedTuple):
-    """A matrix as one int8 matrix and the scale of each row."""
+class Int8(NamedTuple):
+    """A matrix as one int8 matrix and the scale of each row, (rows, 1), or of each column, (1, columns)."""
 
     levels: Tensor
-    scale: Tensor  # (rows, 1)
+    scale: Tensor
 
 
-def int8_rows(x: Tensor) -> Int8Rows:
-    """The nearest int8 row to each row; NaN and infinity make the scale of their row NaN or infinite."""
-    largest = torch.maximum(x.amax(dim=-1, keepdim=True), x.amin(dim=-1, keepdim=True).neg_())
-    scale = largest.clamp_min_(TINY) / LARGEST
-    return Int8Rows((x / scale).round_().to(torch.int8), scale)
+def nearest_int8(x: Tensor, factor: Tensor | None = None, dim: int = -1) -> Int8:
+    """The nearest int8 matrix to x · factor, with a scale for each row (dim -1) or column (dim 0).
+
+    NaN and infinity make their scale NaN or infinite.
+    """
+    x = x if factor is None else x * factor
+    largest = torch.maximum(x.amax(dim=dim, keepdim=True), x.amin(dim=dim, keepdim=True).neg())
+    scale = largest.clamp_min(TINY) / LARGEST
+    return Int8((x / scale).round_().to(torch.int8), scale)
 
 
-def linear(x: Tensor, weight: Int8Rows, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Int8, bias: Tensor) -> Tensor:
     """A linear layer in int8: the rows of `x`, (..., in), are rounded too."""
-    rows = int8_rows(x.reshape(-1, x.shape[-1]))
-    product = torch._int_mm(rows.levels, weight.levels.t()).to(x.dtype).mul_(rows.scale)
-    return product.mul_(weight.scale.t()).add_(bias).view(*x.shape[:-1], -1)
+    rows = nearest_int8(x.reshape(-1, x.shape[-1]))
+    product = torch._int_mm(rows.levels, weight.levels.t())
+    return scaled(product, rows.scale, weight.scale.t(), bias).view(*x.shape[:-1], -1)
+
+
+def scaled(product: Tensor, rows: Tensor | None, columns: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """A product of integers with the scales of its rows, (m, 1), and columns, (1, n), and a bias.
+
+    A scale of `rows` that is a single number is multiplied with those of the columns first, because the engine stores
+    both as one scale; otherwise the columns come first.
+    """
+    out = product.to(torch.float32)
+    if rows is not None and columns is not None and rows.numel() == 1:
+        rows, columns = None, columns * rows
+    for factor in (columns, rows):
+        if factor is not None:
+            out = out.mul_(factor)
+    return out if bias is None else out.add_(bias)
 
 
 def computes_in_int8(device: str) -> bool:
@@ -81,36 +100,32 @@ class _RowsProduct(torch.autograd.Function):
         if ctx.int8 or ctx.dtype != dtype:
             stored = torch.int8 if whole and device == "cpu" else ctx.dtype
             a, b = (x.to(stored, memory_format=torch.contiguous_format) for x in (a, b))
-        product = (torch._int_mm(a, b.t()) if a.dtype == torch.int8 else a @ b.transpose(-1, -2)).to(dtype)
-        scale = None if scale_b is None else scale_b.transpose(-1, -2)
-        if scale is not None and scale_a is not None and scale_a.numel() == 1:
-            product.mul_(scale * scale_a)  # one step for all of `a`: the engine stores both as one scale
-        else:
-            for factor in (scale, scale_a):
-                if factor is not None:
-                    product.mul_(factor)
+        product = torch._int_mm(a, b.t()) if a.dtype == torch.int8 else a @ b.transpose(-1, -2)
         ctx.save_for_backward(a, b, scale_a, scale_b)
-        return product if bias is None else product.add_(bias)
+        return scaled(product, scale_a, None if scale_b is None else scale_b.transpose(-1, -2), bias)
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None, Tensor | None, Tensor | None, None]:
-        def product(gradient: Tensor, levels: Tensor) -> Tensor:
+        def product(levels: Tensor, factor: Tensor | None, dim: int) -> Tensor:
+            """The gradient, or for dim 0 its transpose, times a scale and times levels."""
             if ctx.int8:
-                rows = int8_rows(gradient)
-                return torch._int_mm(rows.levels, levels).to(gradient.dtype).mul_(rows.scale)
-            return (gradient.to(ctx.dtype) @ levels.to(ctx.dtype)).to(gradient.dtype)
+                part, scale = nearest_int8(gradient, factor, dim)
+                part, scale = (part, scale) if dim else (part.t(), scale.t())
+                return scaled(torch._int_mm(part, levels), scale, None)
+            part = gradient if factor is None else gradient * factor
+            part = part if dim else part.transpose(-1, -2)
+            return (part.to(ctx.dtype) @ levels.to(ctx.dtype)).to(gradient.dtype)
 
         a, b, scale_a, scale_b = ctx.saved_tensors
         needs_a, needs_b, _, needs_scale, needs_bias, _ = ctx.needs_input_grad
         grad_a = grad_b = grad_scale = None
         if needs_a:
-            grad_a = product(gradient if scale_b is None else gradient * scale_b.transpose(-1, -2), b)
+            grad_a = product(b, None if scale_b is None else scale_b.transpose(-1, -2), dim=-1)
         if needs_b or needs_scale:
-            scaled = gradient if scale_a is None else gradient * scale_a
-            grad_b = product(scaled.transpose(-1, -2), a)
+            grad_b = product(a, scale_a, dim=0)
             if needs_scale:
                 grad_scale = (b * grad_b).sum(dim=-1, keepdim=True)  # = Σ gradient · product, without the product
         return grad_a, grad_b, None, grad_scale, gradient.sum(dim=0) if needs_bias else None, None
