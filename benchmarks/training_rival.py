@@ -25,7 +25,7 @@ WARM_UP = 3  # steps that are not counted
 CLOCKS = {"seconds": time.perf_counter, "CPU seconds": time.process_time}
 
 
-def work(source: str, checkpoint: str, glue: str, scheme: str, threads: str) -> None:
+def work(source: str, checkpoint: str, glue: str, scheme: str, threads: str, precision: Any) -> None:
     """Run a distillation with the package in `source`; compute a step for each line of the input."""
     # An editable install comes before sys.path.
     sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_editable")]
@@ -62,7 +62,7 @@ def work(source: str, checkpoint: str, glue: str, scheme: str, threads: str) -> 
             return {name: clock() for name, clock in CLOCKS.items()}
 
     torch.set_num_threads(int(threads))
-    recipe = Recipe(batch_size=32, max_length=64, learning_rate=1e-3, eval_every=10**6, precision="bfloat16")
+    recipe = Recipe(batch_size=32, max_length=64, learning_rate=1e-3, eval_every=10**6, precision=precision)
     with tempfile.TemporaryDirectory() as scratch:
         teacher, data = Path(scratch) / "teacher", load_glue("SST-2", Path(glue))
         torch.manual_seed(0)  # of the classifier
@@ -124,11 +124,13 @@ def main() -> None:
     parser.add_argument("--rival", type=Path, required=True, help="the folder src of the other checkout")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", default="fastest", help="ours; the rival's is bfloat16")
     options = parser.parse_args()
     results: dict[str, Any] = {"schemes": {}}
     for scheme in SCHEMES:
         arguments = (str(options.checkpoint), str(options.glue), scheme, str(options.threads))
-        ours, rival = Worker(OURS, *arguments), Worker(options.rival, *arguments)
+        ours = Worker(OURS, *arguments, options.precision)
+        rival = Worker(options.rival, *arguments, "bfloat16")
         results["schemes"][scheme] = measure(ours, rival, options.steps)
         results["rival"] = rival.steps[-1]["commit"]
     shown = f"--checkpoint <MiniLM-L6> --glue <GLUE> --rival <src> --steps {options.steps} --threads {options.threads}"

@@ -76,7 +76,7 @@ def scaled(product: Tensor, rows: Tensor | None, columns: Tensor | None, bias: T
     """
     out = product.to(torch.float32)
     if rows is not None and columns is not None and rows.numel() == 1:
-        rows, columns = None, columns * rows
+        columns, rows = columns * rows, None
     for factor in (columns, rows):
         if factor is not None:
             out = out.mul_(factor)
