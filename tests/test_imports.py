@@ -77,7 +77,7 @@ def test_running_a_packed_file_loads_nothing_heavy(words, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "most"), [("predict", 25), ("train", 55), ("pack", 38)])
+@pytest.mark.parametrize(("command", "most"), [("predict", 25), ("train", 55), ("pack", 39)])
 def test_a_command_imports_only_what_it_uses(command, most, tmp_path, start, student):
     (tmp_path / "data.csv").write_text("text,label\n" + "one good,p\ntwo bad,n\n" * 20, encoding="utf-8")
     short = ["--epochs", "1", "--max-length", "16"]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import check_output, option
+from bibert.cli.options import EXISTS, check_output, option
 from bibert.errors import BibertError
 from bibert.models import SUFFIX, fetch, find_file, is_hub_id, publish
 
@@ -55,6 +55,6 @@ def pull(
     target = output or Path(name.partition("@")[0].partition("/")[2] + SUFFIX)
     check_output(target, SUFFIX)
     if target.exists() and not force:
-        raise BibertError(f"{target}: exists; replace it with --force, or give another name with -o")
+        raise BibertError(f"{target}: {EXISTS}")
     save(load(find_file(fetch(name))), target)
     say(f"{target}: {target.stat().st_size:,} bytes")

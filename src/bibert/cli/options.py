@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bibert.data.examples import Split, TextData
     from bibert.training.recipe import Recipe
 
+EXISTS = "exists; give another name, or --force to replace it"
 PACKED_HELP = "A packed file, a Hub id, or a model shipped with bibert, such as sst2."
 
 

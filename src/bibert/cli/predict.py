@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibert.cli.console import SECONDS_BETWEEN_LINES, counted, messages, progress, say
-from bibert.cli.options import Delimiter, ModelName, PairColumn, TextColumn, option, with_option_groups
+from bibert.cli.options import EXISTS, Delimiter, ModelName, PairColumn, TextColumn, option, with_option_groups
 from bibert.errors import BibertError
 from bibert.models import DEFAULT
 
@@ -29,7 +29,6 @@ REMEDY_OF_FILES = (
     "name the file's encoding (--encoding latin-1 is common), or skip such rows (--on-error skip) or replace the byte "
     "(--on-error replace)"
 )
-EXISTS = "exists; give another name, or --force to replace it"
 REMEDY_OF_TEXTS = "write it in UTF-8, or replace the byte (--on-error replace)"
 
 

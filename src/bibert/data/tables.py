@@ -19,6 +19,7 @@ from bibert.data.examples import Split, TextData
 from bibert.data.lines import Decoding, open_input, shown
 from bibert.data.readers import FORMATS, Reader, Tsv, format_of
 from bibert.errors import DataError
+from bibert.packed.header import NOT_IN_LABELS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -329,7 +330,7 @@ def _written_labels(table: Table, column: str) -> list[str]:
         elif not isinstance(cell, str | int | float):
             kind = type(cell).__name__
             problem = f"the label in column {column!r} is of type {kind}; write one name or number a row"
-        elif re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", label):  # no packed file may have it
+        elif NOT_IN_LABELS.search(label):
             problem = f"the label {label!r} in column {column!r} has control characters; write a name"
         if problem:
             raise DataError(f"{table.where(row)}: {problem}")

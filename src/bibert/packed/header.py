@@ -7,7 +7,6 @@ message of their own are checked before that. `file` reads and writes the rest o
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ DAMAGED = "the file is damaged, copy it again"
 PACK_AGAIN = "pack the model again"
 
 FIELDS = ("format", "version", "config", "labels", "max_length", "temperature", "about", "sha256")
+NOT_IN_LABELS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and halves of characters
 _METADATA = "__metadata__"
 _WHOLE_NUMBER = re.compile("[1-9][0-9]{0,8}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -181,7 +181,7 @@ def _check_labels(labels: tuple[Any, ...], count: int) -> None:
     for place, label in enumerate(labels):
         if not isinstance(label, str) or not label:
             raise ModelFileError(f"labels: number {place} is {label!r}, must be a name")
-        if any(unicodedata.category(character) in ("Cc", "Cs") for character in label):
+        if NOT_IN_LABELS.search(label):
             raise ModelFileError(f"labels: number {place} is {label!r}, has control characters or half a character")
     name, times = Counter(labels).most_common(1)[0]
     if times > 1:
