@@ -64,23 +64,22 @@ def nearest_int8(x: Tensor, factor: Tensor | None = None, dim: int = -1) -> Int8
 def linear(x: Tensor, weight: Int8, bias: Tensor) -> Tensor:
     """A linear layer in int8: the rows of `x`, (..., in), are rounded too."""
     rows = nearest_int8(x.reshape(-1, x.shape[-1]))
-    product = torch._int_mm(rows.levels, weight.levels.t())
+    product = torch._int_mm(rows.levels, weight.levels.t()).to(x.dtype)
     return scaled(product, rows.scale, weight.scale.t(), bias).view(*x.shape[:-1], -1)
 
 
 def scaled(product: Tensor, rows: Tensor | None, columns: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """A product of integers with the scales of its rows, (m, 1), and columns, (1, n), and a bias.
+    """A product, changed in place, with the scales of its rows, (m, 1), and columns, (1, n), and a bias.
 
     A scale of `rows` that is a single number is multiplied with those of the columns first, because the engine stores
     both as one scale; otherwise the columns come first.
     """
-    out = product.to(torch.float32)
     if rows is not None and columns is not None and rows.numel() == 1:
         columns, rows = columns * rows, None
     for factor in (columns, rows):
         if factor is not None:
-            out = out.mul_(factor)
-    return out if bias is None else out.add_(bias)
+            product.mul_(factor)
+    return product if bias is None else product.add_(bias)
 
 
 def computes_in_int8(device: str) -> bool:
@@ -100,7 +99,7 @@ class _RowsProduct(torch.autograd.Function):
         if ctx.int8 or ctx.dtype != dtype:
             stored = torch.int8 if whole and device == "cpu" else ctx.dtype
             a, b = (x.to(stored, memory_format=torch.contiguous_format) for x in (a, b))
-        product = torch._int_mm(a, b.t()) if a.dtype == torch.int8 else a @ b.transpose(-1, -2)
+        product = (torch._int_mm(a, b.t()) if a.dtype == torch.int8 else a @ b.transpose(-1, -2)).to(dtype)
         ctx.save_for_backward(a, b, scale_a, scale_b)
         return scaled(product, scale_a, None if scale_b is None else scale_b.transpose(-1, -2), bias)
 
@@ -114,7 +113,7 @@ class _RowsProduct(torch.autograd.Function):
             if ctx.int8:
                 part, scale = nearest_int8(gradient, factor, dim)
                 part, scale = (part, scale) if dim else (part.t(), scale.t())
-                return scaled(torch._int_mm(part, levels), scale, None)
+                return scaled(torch._int_mm(part, levels).to(gradient.dtype), scale, None)
             part = gradient if factor is None else gradient * factor
             part = part if dim else part.transpose(-1, -2)
             return (part.to(ctx.dtype) @ levels.to(ctx.dtype)).to(gradient.dtype)
