@@ -45,6 +45,16 @@ def test_scores_are_fitted_by_a_ridge_regression(start, scores):
     assert np.corrcoef(found, scores.train.labels)[0, 1] >= 0.5
 
 
+def test_a_saturated_feature_gets_no_great_weight(start, scores, tmp_path):
+    started = load_classifier(start, (), dropout_overrides(Recipe()))
+    with torch.no_grad():
+        started.model.bert.pooler.dense.bias[0] = 5  # tanh is near 1 for every row
+    for part in (started.model, started.tokenizer):
+        part.save_pretrained(tmp_path)
+    weights = fitted(tmp_path, scores.train, ()).model.classifier.weight[0].abs()
+    assert weights[0] <= weights.median()
+
+
 @pytest.mark.parametrize(("knows", "fits"), [(("negative", "positive"), False), (("bad", "good"), True)])
 def test_only_a_start_with_other_labels_gets_a_new_classifier(teacher, data, tmp_path, monkeypatch, knows, fits):
     started = tmp_path / "start"

@@ -17,6 +17,7 @@ MOST_ROWS = 2048
 BATCH_SIZE = 64
 STRENGTH = 0.1  # inverse of the regularization of standardized features
 MOST_ITERATIONS = 1000
+LEAST_SPREAD = 0.2  # of the median; a saturated feature would get a weight of hundreds, and then starts to move
 
 
 @torch.no_grad()
@@ -28,7 +29,8 @@ def fit_head(classifier: Classifier, rows: EncodedSplit, precision: Precision, s
     chosen = chosen[np.argsort(rows.lengths[chosen], kind="stable")]
     labels = rows.labels[chosen]
     features = pooled(classifier, rows, chosen, precision).double().numpy()
-    mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-6
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    spread = np.maximum(spread, LEAST_SPREAD * np.median(spread)) + 1e-6
     head = classifier.model.classifier
     if head.out_features == 1:
         fitted = Ridge(1 / STRENGTH).fit((features - mean) / spread, labels)
