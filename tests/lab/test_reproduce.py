@@ -102,7 +102,7 @@ def test_a_second_call_trains_nothing_and_needs_no_checkpoint(output, plan, tmp_
 def test_the_table_sets_ours_beside_the_papers(output):
     table = (output / "table.md").read_text()
     assert "| scheme | bits | SST-2, ours | paper |" in table
-    (line,) = [line for line in table.splitlines() if line.startswith("| `bibert` ")]
+    line = next(line for line in table.splitlines() if line.startswith("| `bibert` "))
     assert line.split(" | ")[1] == "1-1-1"
     assert line.endswith("| 88.7 |")
     assert " to " in line  # two seeds
@@ -122,10 +122,26 @@ def test_a_student_that_started_from_another_is_told_from_one_that_started_from_
     assert other.origin["start"]["recipe"] == json.loads((first.parent / "run.json").read_text())["request"]["recipe"]
     assert other.origin["start"]["start"] is None
     text = markdown([cell, other], TABLE_1)
-    assert f"| {cell.score:.1f}, {other.score:.1f} |" in text
+    assert f"| `bibert` | 1-1-1 | {cell.score:.1f} |" in text
+    assert f"| `bibert` from a student of the same scheme, trained on SST-2 | 1-1-1 | {other.score:.1f} |" in text
     assert "a student of the same scheme, trained on SST-2) 1 epoch, 4 steps" in text
     with pytest.raises(DataError, match=r"started from another model = False.*True"):
         mean_scores([cell, other], "sst2")
+
+
+def test_shares_of_the_teachers_score_stand_beside_those_of_the_paper(cell):
+    teacher = replace(cell, scheme="full_precision", metrics={"dev_accuracy": 0.9})
+    packed = replace(cell, origin=dict(cell.origin) | {"start": {"file": "general_4.bibert"}})
+    one, two = (replace(ours, metrics={"dev_accuracy": score}) for ours, score in ((cell, 0.45), (packed, 0.72)))
+    text = markdown([teacher, one, two], TABLES["tasks"])
+    assert "| `bibert` | 1-1-1 | 45.0 | 88.7 |" in text
+    _, shares = text.split("In percent of the teacher's score")
+    assert "| `bibert` | 1-1-1 | 50.0 | 95.2 |" in shares
+    assert "| `bibert` from `general_4` | 1-1-1 | 80.0 | 95.2 |" in shares
+    assert "full_precision" not in shares.split("Paper:")[0]
+    other = replace(one, scheme="baseline+dmd")
+    assert "| `baseline+dmd` | 1-1-1 | 50.0 | – |" in markdown([teacher, other], TABLES["tasks"])
+    assert "In percent" not in markdown([one], TABLES["tasks"])
 
 
 def change_notes(run, change):

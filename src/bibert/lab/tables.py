@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -73,6 +74,19 @@ class Cell:
         return {6: "6L", 4: "4L"}.get(self.backbone["layers"], "bert-base")
 
     @property
+    def start(self) -> str:
+        """What the student was made from, in words; empty for its teacher."""
+        start = self.origin.get("start")
+        if start is None:
+            return ""
+        if "file" in start:
+            return f"`{Path(start['file']).stem}`"
+        if "scheme" not in start:
+            return "another BERT than the teacher"
+        kind = "a student of the same scheme" if start["scheme"] == self.scheme else f"a `{start['scheme']}`"
+        return f"{kind}, trained on {start['data']['name']}"
+
+    @property
     def steps(self) -> int:
         """Optimizer steps, of the last stage if the scheme has several."""
         return self.evaluations[-1][0]
@@ -112,21 +126,43 @@ def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
 
 
 def markdown(cells: Sequence[Cell], table: PaperTable) -> str:
-    """Our scores beside the paper's, two columns for every task, then the budget of the runs."""
+    """Our scores beside the paper's, two columns for every task, then in percent of the teacher's, then the budgets.
+
+    A scheme whose students of one task were made from several models has a row for each of these.
+    """
     tasks = [task for task in TASKS if any(cell.task == task for cell in cells)]
-    head = ["scheme", "bits"]
-    for task in tasks:
-        head += [f"{TASKS[task].name}, ours", "paper"]
-    schemes = {cell.scheme: cell.origin["bits"] for cell in cells}
-    known = [row.scheme for row in table.rows if row.scheme in schemes]  # first, in the paper's order
-    rows = []
-    for scheme in dict.fromkeys([*known, *sorted(schemes)]):
-        row = [f"`{scheme}`", schemes[scheme]]
-        for task in tasks:
-            runs = [cell for cell in cells if (cell.scheme, cell.task) == (scheme, task)]
-            row += [_scores(runs), _paper_cell(runs[0], table) if runs else BLANK]
-        rows.append(row)
-    return f"{markdown_table(head, rows)}\n\n{_budget(cells, tasks, table)}\n"
+    places = {row.scheme: -place for place, row in enumerate(reversed(table.rows))}  # the others come last, by name
+    teachers = {cell.task: cell.score for cell in cells if cell.scheme == TEACHER}
+    scores, shares = [], []
+    for scheme in sorted({cell.scheme for cell in cells}, key=lambda scheme: (places.get(scheme, 1), scheme)):
+        trained = [cell for cell in cells if cell.scheme == scheme]
+        starts: dict[str, list[Cell]] = {}
+        if len({(cell.task, cell.start) for cell in trained}) == len({cell.task for cell in trained}):
+            starts[""] = trained
+        else:
+            starts = {start: [c for c in trained if c.start == start] for start in sorted({c.start for c in trained})}
+        for start, students in starts.items():
+            head = [f"`{scheme}`" + f" from {start}" * bool(start), trained[0].origin["bits"]]
+            runs = {task: [cell for cell in students if cell.task == task] for task in tasks}
+            papers = [_paper_cell(found[0], table) if found else BLANK for found in runs.values()]
+            scores.append([*head, *chain.from_iterable(zip(map(_scores, runs.values()), papers, strict=True))])
+            pairs = (_shares(runs[task], teachers.get(task), table) for task in tasks)
+            shares += [[*head, *chain.from_iterable(pairs)]] * (scheme != TEACHER)
+    heads = ["scheme", "bits", *chain.from_iterable((f"{TASKS[task].name}, ours", "paper") for task in tasks)]
+    parts = [markdown_table(heads, scores)]
+    if teachers and shares and table.row(TEACHER):
+        parts += ["In percent of the teacher's score, the paper's with 12 layers:", markdown_table(heads, shares)]
+    return "\n\n".join([*parts, _budget(cells, tasks, table)]) + "\n"
+
+
+def _shares(runs: Sequence[Cell], teacher: float | None, table: PaperTable) -> list[str]:
+    """Mean score in percent of the teacher's, ours and the paper's."""
+    if not runs or teacher is None:
+        return [BLANK, BLANK]
+    papers = [row.scores.get(runs[0].task) for name in (runs[0].scheme, TEACHER) if (row := table.row(name))]
+    student, full = papers if len(papers) > 1 else (None, None)
+    ours = f"{100 * fmean(cell.score for cell in runs) / teacher:.1f}"
+    return [ours, BLANK if student is None or full is None else f"{100 * student / full:.1f}"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -199,14 +235,10 @@ def _budget(cells: Sequence[Cell], tasks: Sequence[str], table: PaperTable) -> s
 
 
 def _recipe_in_words(cell: Cell) -> str:
-    recipe, stages, start = cell.recipe, cell.origin.get("stages", 1), cell.origin.get("start")
+    recipe, stages = cell.recipe, cell.origin.get("stages", 1)
     epochs = "" if recipe["max_steps"] else f"{recipe['epochs']:g} epoch{'' if recipe['epochs'] == 1 else 's'}, "
     each = "" if stages == 1 else f"{stages} stages of "
-    started = ""
-    if start:
-        kind = "a student of the same scheme" if start.get("scheme") == cell.scheme else f"a `{start.get('scheme')}`"
-        known = f"{kind}, trained on {start['data']['name']}" if "scheme" in start else "another BERT than the teacher"
-        started = f"(initialised from {known}) "
+    started = f"(initialised from {cell.start}) " if cell.start else ""
     mean = f"a running mean of the weights ({recipe['average']:g}), " if recipe.get("average") else ""
     products = f"products in {precision}, " if (precision := recipe.get("precision", "float32")) != "float32" else ""
     return (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bibert.files import load_json, sha256_of
-from bibert.nn import RUN_MODEL
+from bibert.nn import RUN_MODEL, is_packed
 from bibert.nn.schemes import Scheme
 
 if TYPE_CHECKING:
@@ -81,8 +81,10 @@ def provenance(model: Path) -> dict[str, Any]:
 
 
 def _start(start: Mapping[str, Any]) -> dict[str, Any]:
-    """The provenance of a student's start; only its digest if the model is gone or has changed."""
+    """The provenance of a student's start: the name of a packed file; only a digest if the model is gone or changed."""
     folder = Path(start["name"])
+    if is_packed(folder):
+        return {"sha256": start["sha256"], "file": folder.name}
     known = provenance(folder) if weights_digest(folder) == start["sha256"] else {}
     return {"sha256": start["sha256"], **known}
 
