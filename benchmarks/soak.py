@@ -8,7 +8,8 @@ there, so that a later run tries something new and quantities add up over days a
     python benchmarks/soak.py F4 N1a --share 0.01   # some trials, a hundredth of the quantity
     python benchmarks/soak.py --list
 
-The exit code is 1 if anything failed. Needs Linux; root for the trials with full disks, clang for F2a and N6.
+The exit code is 1 if anything failed. Needs Linux; root for the trials with full disks, clang for N6, and its run-time
+library for F2a (Debian: libclang-rt-14-dev).
 """
 
 import argparse

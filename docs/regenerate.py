@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from bibert.data.glue import TASKS
-from bibert.lab.paper import TABLE_1
+from bibert.lab.paper import TABLE_1, TABLES
 from bibert.lab.tables import Cell, effects, load_cells, markdown, mean_scores
 from bibert.nn.schemes import SCHEMES
 
@@ -117,6 +117,23 @@ def runs(path: Path, teachers: Path | None = None) -> str:
         for cell in cells
     ]
     return table(heads, rows)
+
+
+def shares(*paths: Path) -> str:
+    """Students of five tasks in percent of their teacher, which is in the same file, beside BiBERT's or BiT's share."""
+    printed = TABLES["tasks"]
+    full, rows = printed.row("full_precision").scores, []
+    for cells in map(load_cells, paths):
+        teachers = {cell.task: cell.score for cell in cells if cell.scheme == "full_precision"}
+        for cell in cells:
+            paper = printed.row(cell.scheme)
+            if paper and cell.scheme != "full_precision":
+                theirs = f"{100 * paper.scores[cell.task] / full[cell.task]:.1f}"
+                score, share = f"{cell.score:.1f}", f"{100 * cell.score / teachers[cell.task]:.1f}"
+                task, start = TASKS[cell.task].name, cell.start or "its teacher"
+                rows.append([task, cell.origin["bits"], cell.scheme, start, f"{cell.steps:,}", score, share, theirs])
+    heads = ["task", "bits", "scheme", "made from", "steps", "ours", "% of the teacher's", "theirs"]
+    return table(heads, sorted(rows, key=lambda row: (row[0], row[1], row[2], float(row[5]))))
 
 
 def first_runs(*paths: Path) -> str:
@@ -251,6 +268,7 @@ VIEWS: Mapping[str, Callable[..., str]] = {
         speedup,
         quickstart,
         runs,
+        shares,
         first_runs,
         student_trials,
         teacher_trials,

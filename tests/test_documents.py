@@ -43,6 +43,14 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.fixture
+def short_training(monkeypatch):
+    """Four steps for what the Python snippets train from labels."""
+    known = presets()
+    known["labels"] |= {"min_steps": 0, "max_steps": 4}
+    monkeypatch.setattr("bibert.training.recipe.presets", lambda: known)
+
+
 @pytest.fixture(scope="module")
 def user_folder(tmp_path_factory, save_untrained):
     """The files that the documents name: own CSV files, GLUE's SST-2, a BERT, a teacher, texts, two checkpoints."""
@@ -69,6 +77,7 @@ def user_folder(tmp_path_factory, save_untrained):
 RUN = ["README.md", "docs/training.md", "docs/analysis.md", "docs/tutorials/ship.md", "docs/tutorials/sql.md"]
 
 
+@pytest.mark.usefixtures("short_training")
 @pytest.mark.parametrize("document", RUN)
 def test_every_command_and_snippet_of_a_document_runs_in_order(document, user_folder, monkeypatch, capsys):
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -113,6 +122,7 @@ INTEGRATIONS = re.findall(
 ENGINES = {"Ray Data": "ray", "Spark": "pyspark"}  # that CI does not install
 
 
+@pytest.mark.usefixtures("short_training")
 @pytest.mark.filterwarnings("default")  # those of the engines are not ours
 @pytest.mark.parametrize(("name", "snippet"), INTEGRATIONS, ids=[name for name, _ in INTEGRATIONS])
 def test_every_integration_works_as_its_document_says(name, snippet, user_folder, monkeypatch, capsys):

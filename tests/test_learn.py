@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bibert
-from bibert.errors import DataError, RecipeError, SchemeError
+from bibert.errors import BibertError, DataError, RecipeError, SchemeError
 from bibert.nn.schemes import SCHEME_OF_BITS
 
 SHORT = {"max_length": 16, "max_steps": 60, "learning_rate": 1e-2, "batch_size": 16, "precision": "float32"}
@@ -60,6 +60,8 @@ def test_a_teacher_can_be_trained_first_and_rows_may_be_pairs(scores, start):
     ("rows", "options", "error", "message"),
     [
         ((["a", "b"], ["x"]), {}, DataError, "2 texts and 1 labels"),
+        ((["a", "b"], ["x"]), {"output": "nodir/x.bibert"}, BibertError, "the folder nodir does not exist"),
+        ((["a", "b"], ["x"]), {"output": "x.bin"}, BibertError, "name ending in .bibert"),
         (([["a", "b", "c"]], ["x"]), {}, DataError, r"\(1, 3\).*\(rows, 2\)"),
         ((["a", " "], ["x", "y"]), {}, DataError, "texts: row 2: empty text"),
         ((["a", "b"], ["x", "y"]), {"bits": 3}, SchemeError, "bits is 3, must be one of 1, 2, 4"),

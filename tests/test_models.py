@@ -122,6 +122,20 @@ def test_a_name_that_is_not_shipped_is_not_found(name):
     assert shipped_file(name) is None
 
 
+@pytest.mark.parametrize(("name", "close"), {"sst-2": "sst2", "sentimnt_4": DEFAULT, "general4": "general_4"}.items())
+def test_a_mistyped_name_is_answered_with_the_shipped_one(name, close):
+    with pytest.raises(ModelFileError, match=f"^{name}: .*did you mean '{close}'"):
+        find_file(name)
+
+
+@pytest.mark.parametrize("name", ["general_1", "general_4"])
+def test_an_encoder_without_a_task_answers_nothing(name, tmp_path):
+    copy = shutil.copy(shipped_file(name), tmp_path)
+    for place, called in ((name, name), (copy, re.escape(str(copy)))):
+        with pytest.raises(ModelFileError, match=f"^{called} has no task; .* --start {called}$"):
+            bibert.load(place)
+
+
 def test_a_name_that_no_file_can_have_is_not_found():
     with pytest.raises(ModelFileError, match=r"a{300}"):
         bibert.load("a" * 300)

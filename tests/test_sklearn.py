@@ -128,7 +128,11 @@ def regression_file(tmp_path, save_untrained):
 
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
-    [(["one", "two"], [0.5, 1.5], "continuous"), (["one", "two", "three"], ["a", "b"], "3 texts and 2 labels")],
+    [
+        (["one", "two"], [0.5, 1.5], "continuous"),
+        (["one", "two", "three"], ["a", "b"], "3 texts and 2 labels"),
+        ("one", ["a", "b", "a"], r"X is one text, .*\[X\]"),
+    ],
 )
 def test_rows_that_cannot_be_learned_are_refused(unfitted, texts, labels, message):
     with pytest.raises((ValueError, bibert.BibertError), match=message):

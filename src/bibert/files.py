@@ -18,6 +18,14 @@ from bibert.errors import BibertError, CheckpointError
 STANDARD_OUTPUT = "standard output"  # as messages call it
 
 
+def check_output(path: Path, suffix: str) -> None:
+    """Refuse a bad output path before hours of work; the suffix, so that a slip does not replace another file."""
+    if path.suffix != suffix:
+        raise BibertError(f"{path}: a {suffix} file is written; give it a name ending in {suffix}")
+    if not path.resolve().parent.is_dir():
+        raise BibertError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
 @overload
 def write_whole(path: Path | str, mode: Literal["w"] = "w") -> AbstractContextManager[TextIO]: ...
 @overload

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bibert.data.examples import TextData
 from bibert.data.tables import Table, load_table, table_of_rows
 from bibert.errors import require_extra
-from bibert.models import shipped_start
+from bibert.files import check_output
+from bibert.models import SUFFIX, shipped_start
 from bibert.nn.schemes import DEFAULT_BITS, get_scheme, scheme_of_bits
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def train(
         classifier = bibert.train("reviews.csv", "reviews.bibert")
         classifier = bibert.train((texts, labels), bits=1, epochs=3)
     """
+    if output is not None:
+        check_output(Path(output), SUFFIX)
     require_extra("train", "bibert.train")
     from bibert.export import pack
     from bibert.nn.checkpoint import load_classifier

@@ -102,6 +102,8 @@ class BibertClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _rows(given: Iterable[Any]) -> Iterable[Any]:
     """The rows as a model takes them; those of a data frame would be the names of its columns."""
+    if isinstance(given, str):
+        raise EngineError("X is one text, must be a list of texts: [X]")
     if hasattr(given, "columns"):
         raise EngineError(
             "X is a table, must be a column of texts: X['text'], or pairs: X[['text', 'pair']].to_numpy()"

@@ -1,6 +1,7 @@
 """The program as a whole: which command is imported when, and the exit code of each kind of error."""
 
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -70,6 +71,14 @@ def test_a_command_gets_its_options_and_ends_with_code_0(command, capsys):
     command(probe)
     assert program.run(["probe", "--times", "2"]) == 0
     assert capsys.readouterr().out == "done done "
+
+
+def test_results_in_a_pipe_are_utf_8_on_every_system(command, monkeypatch):
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", pipe)
+    command(lambda: pipe.write("µ ≥ ━"))
+    assert program.run(["probe"]) == 0
+    assert pipe.buffer.getvalue().decode() == "µ ≥ ━"
 
 
 def test_version_is_one_line(capsys):

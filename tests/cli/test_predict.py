@@ -242,6 +242,8 @@ REFUSED = {
     "Excel as output": (["text", "--output", "out.xlsx"], "out.xlsx: the suffix is the format"),
     "Parquet in gzip": (["text", "--output", "out.parquet.gz"], "leave out .gz"),
     "a long delimiter": (["--input", "in.csv", "--delimiter", ";;"], "must be one character"),
+    "a delimiter of JSON": (["--input", "in.jsonl", "--delimiter", ";"], "only csv and tsv have one"),
+    "an encoding of Parquet": (["--input", "in.parquet", "--encoding", "cp1252"], "--encoding: in.parquet is parquet"),
     "no folder for the output": (["--input", "in.csv", "--output", "no/out.csv"], "the folder no does not exist"),
     "Parquet to a terminal": (["--input", "in.parquet"], "give --output, or --json"),
     "Parquet from standard input": (["--format", "parquet"], "stdin: parquet is compressed inside"),

@@ -1,6 +1,7 @@
 """`bibert recipes`: every preset is listed, and one that is printed is a recipe file that says the same."""
 
 import json
+import sys
 
 import pytest
 
@@ -12,6 +13,15 @@ def test_every_preset_is_in_the_table(bibert, capsys):
     assert bibert("recipes") == 0
     shown = capsys.readouterr().out
     assert all(f" {name} " in shown for name in presets())
+
+
+def test_a_narrow_terminal_shows_every_name_whole(bibert, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert bibert("recipes") == 0
+    shown = capsys.readouterr().out
+    assert all(f" {name} " in shown for name in presets())
+    assert "…" not in shown
 
 
 @pytest.mark.parametrize("name", ["student", "teacher", "released-mnli"])

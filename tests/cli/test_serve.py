@@ -1,7 +1,10 @@
 """`bibert serve`: settings from flags and variables, the extra it needs, and errors before the start."""
 
+import socket
+
 import pytest
 
+from bibert.errors import BibertError
 from bibert.serving.settings import Settings
 
 
@@ -35,6 +38,21 @@ def test_settings_come_from_flags_then_from_variables(bibert, served, monkeypatc
 def test_settings_out_of_range_are_refused(bibert, served, words):
     assert bibert("serve", *words) == 2
     assert served == []
+
+
+def test_a_port_that_is_taken_is_named_with_its_option():
+    run = pytest.importorskip("bibert.serving.run", reason="pip install 'bibert[serve]' to run this")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BibertError, match=f"^port {port}: .* --port"):
+            run.checked(Settings(port=port), {})
+
+
+def test_a_worker_starts_where_there_is_no_glibc(monkeypatch):
+    run = pytest.importorskip("bibert.serving.run", reason="pip install 'bibert[serve]' to run this")
+    monkeypatch.setattr("bibert.serving.app.App", lambda *_: "app")
+    monkeypatch.setattr("ctypes.CDLL", len)  # like that of Windows, it raises TypeError for None
+    assert run._application(Settings(), {}) == "app"
 
 
 def test_a_host_may_be_a_name_and_must_exist():

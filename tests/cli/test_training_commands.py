@@ -182,6 +182,7 @@ MISTAKES = {  # a command, and what its one line of error must name
     f"{DISTILL} --start layers-3 {SHORT}": "2 layers, the student 3",
     "distill train.csv -t start": "LABEL_0",
     "train train.csv -c start --set weights.atention=1": "'attention'",  # before the teacher is trained
+    "train train.csv -c start --start layers-3": "2 layers, the student 3",  # here too
     f"train train.csv --start start {SHORT} --set weights.hidden=1": "weights.hidden",
     f"train train.csv --start start {SHORT} --texts lines.txt": "--checkpoint",
     f"train train.csv --start start {SHORT} --test unknown.csv": "unknown.csv:3",

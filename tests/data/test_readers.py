@@ -3,6 +3,7 @@
 import gzip
 import io
 import math
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,6 +28,19 @@ def parquet(*names, **columns):
     file = io.BytesIO()
     pyarrow.parquet.write_table(twins if names else pyarrow.table(columns), file)
     return file.getvalue()
+
+
+def excel(pattern, new):
+    """A workbook with some of its bytes overwritten."""
+    file, book = io.BytesIO(), openpyxl.Workbook()
+    book.active.append(["text", "label"])
+    book.save(file)
+    return re.sub(pattern, new, file.getvalue())
+
+
+# What Arrow reads and Python cannot: a string that is not UTF-8, and a time after the year 9999.
+NOT_TEXT = pyarrow.array([b"caf\xe9"]).view(pyarrow.string())
+LATE = pyarrow.array([10**15], pyarrow.timestamp("ms"))
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,8 @@ CASES = {
     "NUL": Case("a.tsv", b"text\tlabel\nok\t1\nb\0d\t0\n", ":3", "NUL"),
     "spreadsheet": Case("a.csv", b"PK\x03\x04rest", ":1", "Excel"),
     "Excel that is text": Case("a.xlsx", GOOD, "", "not a readable Excel file"),
+    "damaged Excel": Case("a.xlsx", excel(rb"(?s)sheet1\.xml[^P].{8}", b"sheet1.xml" + b"\xff" * 9), "", "decompress"),
+    "encrypted Excel": Case("a.xlsx", excel(rb"\x14\0\0\0\x08", b"\x14\0\1\0\x08"), "", "encrypted"),
     "gzip without .gz": Case("a.csv", gzip.compress(GOOD), ":1", "give it a name ending in .gz"),
     ".gz without gzip": Case("a.csv.gz", GOOD, "", "not gzip-compressed"),
     "cut .gz": Case("a.csv.gz", gzip.compress(GOOD)[:-12], "", "cut short"),
@@ -117,6 +133,8 @@ CASES = {
     "two rows to split": Case("a.csv", b"text,label\na,0\nb,1\n", "", "too few to set some aside"),
     "Parquet that is text": Case("a.parquet", GOOD, "", "not a readable Parquet file"),
     "cut Parquet": Case("a.parquet", b"PAR1" + b"\0" * 50, "", "not a readable Parquet file"),
+    "Parquet that is not UTF-8": Case("a.parquet", parquet(text=NOT_TEXT, label=[0]), "", "can't decode byte 0xe9"),
+    "Parquet after the year 9999": Case("a.parquet", parquet(text=["a"], label=LATE), "", "not a readable Parquet"),
     "Parquet numbers": Case("a.parquet", parquet(text=[1, 2], label=[0, 1]), ": row 1", "type int"),
     "Parquet without a text": Case("a.parquet", parquet(text=["a", None], label=[0, 1]), ": row 2", "empty text"),
     "Parquet null label": Case("a.parquet", parquet(text=["a", "b"], label=[0, None]), ": row 2", "no usable label"),
@@ -164,6 +182,12 @@ def test_a_delimiter_can_be_named_and_must_be_one_character(write):
     assert Decoding(delimiter="tab").delimiter == Decoding(delimiter="\\t").delimiter == "\t"
     with pytest.raises(DataError, match="must be one character"):
         Decoding(delimiter=";;")
+
+
+def test_the_delimiter_of_a_models_data_is_for_csv_files_that_have_it(write):
+    delimiter = Columns().beside({"data": {"columns": {"delimiter": "^"}}}).delimiter
+    for name, mark in {"a.csv": "^", "b.csv": ";", "a.tsv": "\t"}.items():
+        assert read_table(write(name, f"text{mark}label\na, b{mark}1\n"), delimiter).columns["text"] == ["a, b"]
 
 
 def test_an_open_quote_is_found_within_some_lines_and_skips_its_row_alone(write):

@@ -213,7 +213,7 @@ def test_texts_without_labels_are_kept_once_and_none_that_is_measured(write):
     data = load_table(write("a.csv", "text,label\n" + "a film,0\nno,1\n" * 4), dev)
     lines = write("more.txt.gz", gzip.compress(b"so   bad\nnew\n \n\nA film?\nnew\nIt's  GOOD\n"))
     table = write("more.csv", 'sentence,label\nnew,1\n"so, bad...",\nnewer,x\n')
-    found, left_out = with_unlabelled(data, [lines, table], tested=[Split(("it s good",), None, (0,), "test.csv")])
+    found, left_out = with_unlabelled(data, [lines, table], tested=[Split(("it 's go-od",), None, (0,), "test.csv")])
     assert (found.unlabelled.texts, left_out) == (("new", "A film?", "newer"), 3)  # a training row may come again
     assert (found.unlabelled.origin, found.train, found.dev) == ("more.txt.gz, more.csv", data.train, data.dev)
     assert "3 rows" in describe(found)[-1]

@@ -105,7 +105,7 @@ def test_without_a_term_that_reads_it_there_is_no_trace(make_model: Model):
 
 @pytest.mark.parametrize("ratio", [2, 3])
 def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model, make_output: Make, ratio: int):
-    match = match_layers(make_model(layers=2), make_model(layers=2 * ratio))
+    match = match_layers(make_model(layers=2).config, make_model(layers=2 * ratio).config)
     student, teacher = make_output(0, layers=2), make_output(1, layers=2 * ratio)
     assert match.taught(teacher.trace.layers) == [teacher.trace.layers[ratio - 1], teacher.trace.layers[2 * ratio - 1]]
     loss = Objective({"hidden": 1.0})(student, teacher, GOLD, match)
@@ -119,7 +119,7 @@ def test_last_layer_of_each_block_of_a_deeper_teacher_teaches(make_model: Model,
 def test_half_width_student_learns_from_the_heads_it_kept(make_model: Model):
     teacher = make_model(heads=4)
     student = first_student(teacher, SCHEMES["binarybert_1-1-1"])
-    match = match_layers(student, teacher)
+    match = match_layers(student.config, teacher.config)
     inputs = {"input_ids": torch.arange(5, 11)[None]}
     mine, theirs = (model(**inputs, trace=True).trace.layers for model in (student, teacher))
     for layer, (student_trace, teacher_trace) in enumerate(zip(mine, match.taught(theirs), strict=True)):
@@ -134,7 +134,7 @@ def test_half_width_copy_of_the_teacher_has_the_queries_of_the_kept_heads(make_m
     teacher = make_model(heads=4, layers=1).eval()
     student = first_student(teacher, SCHEMES["binarybert_1-1-1"])
     narrow = with_scheme(student, SCHEMES["full_precision"]).eval()
-    match = match_layers(narrow, teacher)
+    match = match_layers(narrow.config, teacher.config)
     outputs = [model(torch.arange(5, 11)[None], trace=True) for model in (narrow, teacher)]
     loss = Objective({"dmd_query": 1.0, "attention": 1.0})(*outputs, GOLD, match)
     torch.testing.assert_close(loss.total, torch.tensor(0.0), atol=1e-5, rtol=0)
@@ -153,7 +153,7 @@ def test_half_width_copy_of_the_teacher_has_the_queries_of_the_kept_heads(make_m
 )
 def test_a_teacher_that_does_not_fit_is_refused_with_both_numbers(make_model: Model, changes: dict, numbers: tuple):
     with pytest.raises(CheckpointError) as refusal:
-        match_layers(make_model(), make_model(**changes))
+        match_layers(make_model().config, make_model(**changes).config)
     for number in numbers:
         assert number in str(refusal.value)
 

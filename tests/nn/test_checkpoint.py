@@ -107,6 +107,11 @@ def test_a_mistyped_path_raises_before_the_hub_is_queried(path, tmp_path, monkey
     assert "no such folder" in refusal(path)
 
 
+def test_a_name_that_the_hub_does_not_have_may_be_a_mistyped_shipped_one():
+    assert refusal("general4").endswith("; did you mean 'general_4'?")
+    assert "did you mean" not in refusal("bert-base-uncased")
+
+
 def test_a_run_folder_means_the_model_in_it(classifier_folder, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "model").symlink_to(classifier_folder)

@@ -38,7 +38,8 @@ def by_name(schemes):
 
 def train(student, teacher, stage: Stage, batch):
     """Train on one batch by the objective of a stage: the losses, and the largest gradient of each parameter."""
-    objective, match, losses, largest = Objective(stage.weights), match_layers(student, teacher), [], Counter()
+    match = match_layers(student.config, teacher.config)
+    objective, losses, largest = Objective(stage.weights), [], Counter()
     texts = {name: value for name, value in batch.items() if name != "labels"}
     gold = partial(label_loss, labels=batch["labels"])
     with torch.no_grad():

@@ -184,6 +184,9 @@ def test_class_weights_and_label_smoothing_by_hand():
     right, wrong = of_class[0][0] + of_class[1][1], of_class[0][1] + of_class[1][0]
     smoothed = label_loss(logits, labels, label_smoothing=0.2).item()
     assert smoothed == pytest.approx((0.9 * right + 0.1 * wrong) / 2, rel=1e-5)
+    rows = [0.9 * row[label] + 0.1 * row[1 - label] for row, label in zip(of_class, (0, 1), strict=True)]
+    both = (0.75 * rows[0] + 1.5 * rows[1]) / (0.75 + 1.5)  # a row has one weight, that of its gold label
+    assert label_loss(logits, labels, weights, 0.2).item() == pytest.approx(both, rel=1e-5)
 
 
 @torch.no_grad()

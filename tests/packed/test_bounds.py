@@ -1,12 +1,14 @@
 """The bounds of LayerNorm's inputs: they hold whatever a text is, and a model that could leave the range is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bibert.errors import ModelFileError
-from bibert.packed.bounds import norm_bounds
+from bibert.packed.bounds import check, norm_bounds
 from bibert.packed.file import PackedModel
 from bibert.packed.schema import GRID, LAYER_NORM_LIMIT
 from bibert.runtime import reference
@@ -70,6 +72,15 @@ def test_a_bound_is_not_far_from_what_a_text_can_reach(make_model, make_levels, 
     found = inputs_of(packed, monkeypatch, **batch_for(packed.config, 0))
     for norm in norm_bounds(packed.config, packed.tensor):
         assert np.linalg.norm(found[norm.name]) > 0.2 * norm.length, norm.name
+
+
+def test_no_table_is_copied(make_model):
+    packed = make_model(positions=8000, labels=8000)  # 640 KB each
+    tracemalloc.start()
+    check(packed.config, packed.tensor)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 300_000
 
 
 REFUSED = {

@@ -215,6 +215,13 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
     assert int(grown) < path.stat().st_size + 5_000_000
 
 
+def test_too_little_memory_is_an_error_of_the_file(make_model, tmp_path, monkeypatch):
+    save(make_model(), tmp_path / "a.bibert")
+    monkeypatch.setattr("bibert.packed.bounds.check", lambda *_: bytearray(2**62))
+    with pytest.raises(ModelFileError, match=r"a\.bibert: too little memory"):
+        load(tmp_path / "a.bibert")
+
+
 def test_loading_needs_nothing_but_numpy_and_the_standard_library():
     code = "import sys, bibert.packed.file; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from bibert.errors import BibertError
+from bibert.files import sha256_of
 from bibert.runtime import classifier as classifiers
-from bibert.runtime.journal import journal_of, open_journal, task_of
+from bibert.runtime.journal import is_complete, journal_of, open_journal, task_of
 from bibert.runtime.tables import Source, label_table
 from bibert.runtime.writers import Labeller, open_output
 
@@ -52,7 +54,7 @@ def label(path, target, kill_after=None, task=TASK):
             raise Killed
 
     source = Source(path, "csv", rows_per_chunk=4)
-    with open_journal(target, task) as journal, open_output(target) as file:
+    with open_journal(target, task) as journal, open_output(target, journal.finish) as file:
         label_table(source, file, model, watch=watch, journal=journal)
     return model
 
@@ -90,6 +92,40 @@ def test_a_journal_cut_or_damaged_anywhere_gives_the_same_bytes(job):
         label(path, target)
         assert target.read_bytes() == whole
         target.unlink()
+
+
+def test_only_the_output_of_the_journal_is_complete_whenever_the_kill_comes(job, monkeypatch):
+    path, target, whole = job
+    rename = Path.replace
+
+    def killed_before(*_):
+        raise Killed
+
+    def killed_after(*paths):
+        rename(*paths)
+        raise Killed
+
+    for replace in (killed_before, killed_after):
+        monkeypatch.setattr(Path, "replace", replace)
+        with pytest.raises(Killed):
+            label(path, target)
+        if replace is killed_before:
+            assert not is_complete(target, TASK)
+            journal_of(target).write_bytes(journal_of(target).read_bytes()[:-5])  # the last line is cut off
+    assert target.read_bytes() == whole
+    assert not is_complete(target, {"model": "two"})
+    target.write_bytes(whole + b"\n")
+    assert not is_complete(target, TASK)
+    target.write_bytes(whole)
+    assert is_complete(target, TASK)
+
+
+def test_the_journal_is_closed_before_it_is_removed(job, monkeypatch):
+    files, closed, unlink = [], [], Path.unlink
+    monkeypatch.setattr("bibert.runtime.journal.lock", lambda file: files.append(file) or True)
+    monkeypatch.setattr(Path, "unlink", lambda *path, **more: closed.append(files[0].closed) or unlink(*path, **more))
+    label(*job[:2])
+    assert closed == [True]  # Windows removes no open file
 
 
 def test_another_task_does_not_continue_a_journal(job):
@@ -174,8 +210,10 @@ def test_a_kill_behind_the_last_rename_is_no_error(packed_file, tmp_path, write,
     whole = out.read_bytes()
     with classifiers.load(packed_file) as classifier:
         task = task_of(Source(path, "csv"), packed_file, Labeller(classifier))
-    journal_of(out).write_text(json.dumps(task) + "\n")
+    journal_of(out).write_text(json.dumps(task) + "\n")  # of predict --force, killed before it had an output
     os.utime(journal_of(out), ns=(0, 0))  # older than the output
+    assert bibert(*words) == 2
+    journal_of(out).write_text(json.dumps(task) + "\n" + json.dumps({"output": sha256_of(out)}) + "\n")
     assert bibert(*words) == 0
     assert not journal_of(out).exists()
     assert out.read_bytes() == whole

@@ -170,7 +170,12 @@ def test_a_text_that_the_model_refuses_is_named_or_skipped_alone(write):
 # How files can be malformed is tested with the readers; here is what only prediction refuses or reads.
 BAD = {
     "a column that is not there": ("a.csv", b"id,text\n1,a\n", {"columns": Columns("txt")}, "did you mean 'text'?"),
-    "our column is taken": ("a.csv", b"text,label\na,1\n", {}, ":1: has a column 'label' already"),
+    "our column is taken": (
+        "a.csv",
+        b"text,label\na,1\n",
+        {},
+        "'label' already; give the new columns a prefix (--prefix",
+    ),
     "our column is taken later": ("a.jsonl", b'{"text": "a"}\n{"text": "b", "score": 1}\n', {}, ":2: has a column"),
     "not UTF-8, below a row of two lines": (
         "a.csv",
@@ -180,7 +185,12 @@ BAD = {
     ),
     "not UTF-8 in the header": ("a.csv", b"text,caf\xe9\na,1\n", {}, ":1: byte 0xe9"),
     "NUL in a line": ("a.txt", b"a\nb\0c\n", {}, ":2: holds a NUL byte"),
-    "UTF-16 lines": ("a.txt", "a\nb".encode("utf-16"), {}, ":1: is UTF-16"),
+    "UTF-16 lines": (
+        "a.txt",
+        "a\nb".encode("utf-16"),
+        {},
+        ":1: is UTF-16 text; save it as UTF-8; bibert predict also reads it with --encoding utf-16",
+    ),
     "no such encoding": ("a.txt", b"a\n", {"encoding": "klingon"}, "there is no encoding 'klingon'"),
     "UTF-16 without its mark": ("a.txt", b"a\n", {"encoding": "utf-16"}, ":1: is not utf-16"),
     "a line without end": ("a.txt", b"x" * (LONGEST_LINE + 1), {}, f":1: has over {LONGEST_LINE} characters"),
@@ -300,12 +310,22 @@ def test_parquet_keeps_its_types_and_gains_typed_columns(tmp_path):
     assert pyarrow.parquet.read_table(io.BytesIO(labelled(path))).column_names == ["text", "label", "score"]
 
 
-def test_parquet_rows_without_a_text_fail_or_are_skipped(tmp_path):
-    path = parquet_file(tmp_path / "a.parquet", text1=["a", "b", None, "d"], text2=["x", None, "z", "y"])
-    with pytest.raises(DataError, match=r"a\.parquet: row 2: no text in column 'text2'"):
-        labelled(path)
-    table = pyarrow.parquet.read_table(io.BytesIO(labelled(path, on_error="skip")))
-    assert table.column("label").to_pylist() == ["Ax", "Dy"]
+@pytest.mark.parametrize("name", ["a.parquet", "a.xlsx", "a.jsonl"])
+def test_a_text_that_is_null_is_an_empty_one(name, tmp_path):
+    rows = [{"text1": "a", "text2": "x"}, {"text1": "b", "text2": None}, {"text1": None, "text2": "z"}]
+    out = labelled(as_file(tmp_path / name, rows), written="jsonl")
+    assert [json.loads(line)["label"] for line in out.splitlines()] == ["Ax", "B", "z"]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_half_a_character_of_json_becomes_the_replacement_character_in_other_formats(write, written):
+    path = write("a.jsonl", b'{"text": "good \\ud83d film", "tags": ["\\uDC00"]}\n')
+    out = labelled(path, written=written)
+    if written == "txt":
+        assert out.decode().endswith("\tgood \ufffd film\n")
+        return
+    [row] = as_rows(out, written)
+    assert row["text"].encode("utf-16", "surrogatepass").decode("utf-16", "replace") == "good \ufffd film"
 
 
 def test_parquet_needs_a_free_name(tmp_path):

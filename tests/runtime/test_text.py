@@ -298,5 +298,7 @@ UNUSUAL = {
 def test_with_unusual_tokens_a_text_is_one_piece(new_tokenizer, added):
     long_text, tokenizer = "covid < e > film " * 1000, new_tokenizer()
     assert list(Scissors(new_tokenizer(added=(added,)), max_length=8).pieces(long_text)) == [long_text]
+    many = [AddedToken(f"]{number}]", normalized=False) for number in range(text.MOST_ADDED)]  # beside the usual five
+    assert list(Scissors(new_tokenizer(added=many), max_length=8).pieces(long_text)) == [long_text]
     tokenizer.model, tokenizer.normalizer = BPE({"a": 0, "b": 1}, []), None  # a tokenizer of another kind
     assert list(Scissors(tokenizer, max_length=8).pieces(long_text)) == [long_text]

@@ -159,6 +159,7 @@ BAD = {  # each with method, path, body, headers, and the status and error_type 
     "empty batch": ("POST", "/predict", {"inputs": []}, {}, 400, "empty"),
     "empty text in a batch": ("POST", "/predict", {"inputs": [["a"], [""]]}, {}, 400, "empty"),
     "empty half of a pair": ("POST", "/predict", {"inputs": ["a", ""]}, {}, 400, "empty"),
+    "blank text": ("POST", "/predict", {"inputs": " \n"}, {}, 400, "empty"),
     "33 texts": ("POST", "/predict", {"inputs": BATCH}, {}, 413, "validation"),
     "10,000 texts": ("POST", "/predict", {"inputs": [["x"]] * 10_000}, {}, 413, "validation"),
     "raw_scores text": ("POST", "/predict", {"inputs": "a", "raw_scores": "yes"}, {}, 422, "validation"),

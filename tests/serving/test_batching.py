@@ -111,6 +111,22 @@ def test_one_request_that_fails_does_not_take_the_others_along():
     run(scenario)
 
 
+def test_a_thread_that_cannot_start_fails_its_requests_but_no_later_one():
+    def no_thread(_):
+        raise RuntimeError("can't start new thread")
+
+    async def scenario(batcher, work):
+        work.may_go.release(10)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            entry = batcher.admit(["a"])
+        with pytest.raises(RuntimeError, match="new thread"):
+            await entry.future
+        assert await batcher.admit(["b"]).future == ["B"]
+
+    run(scenario)
+
+
 def test_every_thread_takes_work():
     async def scenario(batcher, work):
         entries = [batcher.admit([row]) for row in "abc"]

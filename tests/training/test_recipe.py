@@ -75,6 +75,13 @@ def test_changes_override_a_preset_and_a_file_and_a_byte_order_mark_does_no_harm
     assert load_recipe(write("recipe.toml", "\ufeffseed = 3")).seed == 3
 
 
+def test_epochs_lift_the_limits_of_a_preset_but_not_those_of_a_file(write):
+    extended = write("recipe.toml", 'extends = "labels"\nmax_steps = 100')
+    for name, limits in (("labels", (0, 0)), (extended, (0, 100))):
+        recipe = load_recipe(name, {"epochs": 20.0})
+        assert (recipe.min_steps, recipe.max_steps) == limits
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from bibert.errors import CheckpointError
 from bibert.training import resume
+from bibert.training.provenance import provenance
+from bibert.training.recipe import Recipe
 from bibert.training.resume import (
     MANIFEST,
     checkpoints_of,
@@ -187,12 +190,28 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(tmp_path, start, data,
     with pytest.raises(CheckpointError, match="epochs was 2"):
         finetune(start, data, tmp_path, long)
     monkeypatch.delenv("WORLD_SIZE")
+    noted, stopped = provenance(tmp_path / "model"), Mock(side_effect=KeyboardInterrupt)
+    with monkeypatch.context() as patch:
+        patch.setattr("bibert.training.teacher.TeacherTrainer.compute_loss", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(start, data, tmp_path, long)
+    assert provenance(tmp_path / "model") == noted  # the model of the shorter run is still there, with its notes
     metrics = finetune(start, data, tmp_path, long)
     notes = json.loads((tmp_path / "run.json").read_text())
     assert notes["continued"] == [{"recipe.epochs": 2}]
+    assert "before" not in notes
     assert (notes["request"]["recipe"]["epochs"], notes["metrics"]) == (4, metrics)
     steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     trained = [line["step"] for line in steps if "loss" in line]
     assert trained == list(range(1, 17))  # 4 steps an epoch, none of them twice
     with pytest.raises(CheckpointError, match="epochs was 4"):
         finetune(start, data, tmp_path, short)
+
+
+def test_a_preset_goes_on_with_more_epochs_and_at_the_intervals_of_the_longer_run(tmp_path, start, data):
+    limits = {"min_steps": 1, "max_steps": 2, "evaluations": 2}
+    recipe = Recipe(learning_rate=1e-3, epochs=1, batch_size=16, max_length=16, **limits)
+    finetune(start, data, tmp_path, recipe)
+    finetune(start, data, tmp_path, replace(recipe, epochs=3, min_steps=0, max_steps=0))
+    steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in steps if "eval_dev_accuracy" in line] == [1, 2, 2, 6, 12, 12]

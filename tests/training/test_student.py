@@ -92,7 +92,7 @@ def test_without_a_teacher_a_student_learns_from_labels(start, data, tmp_path):
     [
         ("bibert_4", {"prediction": 1.0}, None, RecipeError, r"weights\.prediction"),
         ("bibert_4", {}, MORE, DataError, "more.txt.*teacher"),
-        ("binarybert_1-1-4", {}, None, SchemeError, "'binarybert_1-1-4'.*split"),
+        ("binarybert_1-1-4", {}, None, SchemeError, "'binarybert_1-1-4'.*split from a teacher"),
     ],
 )
 def test_without_a_teacher_is_refused_what_needs_one(start, data, tmp_path, scheme, weights, texts, error, named):
@@ -123,6 +123,27 @@ def test_texts_without_labels_are_taught_in_every_batch_and_a_killed_run_resumes
         distill(teacher, "bibert", data, whole, recipe)
     with pytest.raises(DataError, match=r"more\.txt.*student"):
         finetune(start, more, tmp_path / "teacher", SHORT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "texts", "named"),
+    [
+        ({"class_weights": True}, None, "class_weights.*weights.gold"),
+        ({"label_smoothing": 0.1}, None, "label_smoothing.*weights.gold"),
+        ({"texts_share": 0.0}, MORE, "texts_share 0 leave no row"),
+    ],
+)
+def test_settings_without_an_effect_are_refused(teacher, data, tmp_path, changes, texts, named):
+    with pytest.raises(RecipeError, match=named):
+        distill(teacher, "bibert", replace(data, unlabelled=texts), tmp_path / "run", replace(SHORT, **changes))
+
+
+def test_pairs_are_refused_by_a_model_that_knows_one_kind_of_token(start, data):
+    classifier = load_classifier(start, data.label_names)
+    classifier.model.config.type_vocab_size = 1
+    pairs = replace(data, train=replace(data.train, pairs=data.train.texts))
+    with pytest.raises(DataError, match=r"have 2 texts.*type_vocab_size is 1"):
+        encode_data(pairs, classifier, SHORT)
 
 
 def test_scores_of_texts_without_labels_are_missing_numbers(scores, start):

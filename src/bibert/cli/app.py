@@ -5,6 +5,7 @@ works in an install without torch. A command's options are in its own file, its 
 """
 
 import importlib
+import io
 import os
 import select
 import signal
@@ -148,6 +149,8 @@ def run(args: Sequence[str]) -> int:
     """Run the program with the words after `bibert` and return its exit code; an error the user can fix is one line."""
     if sys.stdout is None:  # its results would be lost, or end up in a file that gets its number
         return _fail(OSError("standard output is closed; redirect it to a file or to /dev/null"), EXIT_OS_ERROR)
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():  # a pipe on Windows is not UTF-8
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     try:
         _call(args)
     except BibertError as error:

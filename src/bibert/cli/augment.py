@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say, tracked
-from bibert.cli.options import LabelColumn, PairColumn, TextColumn, check_output, require_torch
+from bibert.cli.options import LabelColumn, PairColumn, TextColumn, require_torch
 from bibert.errors import BibertError
+from bibert.files import check_output
 
 
 def augment(

@@ -37,10 +37,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Write a table of results to stdout; in a file or a pipe it has 120 columns at most, and longer cells wrap."""
+    """Write a table of results to stdout, where longer cells wrap; a file or a pipe gets 120 columns at most."""
     printed, terminal = io.StringIO(), sys.stdout.isatty()
     width = None if terminal else WIDTH_OF_A_PIPE
-    for column in () if terminal else table.columns:
+    for column in (one for one in table.columns if not one.no_wrap):
         column.overflow = "fold"  # long words too: nothing is lost
     # Not written by rich itself, which ends the program if the reader of a pipe has gone.
     Console(file=printed, force_terminal=terminal, highlight=False, width=width).print(table)

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from bibert.cli.console import say
-from bibert.cli.options import EXISTS, check_output, option
+from bibert.cli.options import EXISTS, option
 from bibert.errors import BibertError
+from bibert.files import check_output
 from bibert.models import SUFFIX, fetch, find_file, is_hub_id, publish
 
 

@@ -18,7 +18,7 @@ import typer
 
 from bibert.cli.console import messages, say
 from bibert.data import MAX_LENGTH
-from bibert.errors import BibertError, DataError, RecipeError, SchemeError, require_extra
+from bibert.errors import DataError, RecipeError, SchemeError, require_extra
 
 if TYPE_CHECKING:
     from bibert.data.columns import Columns
@@ -98,7 +98,7 @@ class TrainingOptions:
 
     recipe: Annotated[str | None, option("A preset (see bibert recipes), or a TOML file.")] = None
     learning_rate: Annotated[float | None, option("Peak learning rate.")] = None
-    epochs: Annotated[float | None, option("Passes over the data.")] = None
+    epochs: Annotated[float | None, option("Passes over the data; lifts the preset's limits of steps.")] = None
     batch_size: Annotated[int | None, option("Texts per step, over all processes.")] = None
     max_length: Annotated[int | None, option("Tokens per text; longer texts are cut.")] = None
     seed: Annotated[int | None, option("Seed of everything random.")] = None
@@ -273,14 +273,6 @@ class DataOptions(EvaluationOptions):
 def usual_length(recipe: Mapping[str, Any], positions: int) -> int:
     """The tokens per text that a model was trained with, at most its positions; `recipe` is empty if not known."""
     return min(int(recipe.get("max_length", MAX_LENGTH)), positions)
-
-
-def check_output(path: Path, suffix: str) -> None:
-    """Refuse a bad output path before hours of work; the suffix, so that a slip does not replace another file."""
-    if path.suffix != suffix:
-        raise BibertError(f"{path}: a {suffix} file is written; give it a name ending in {suffix}")
-    if not path.resolve().parent.is_dir():
-        raise BibertError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 def require_torch(purpose: str) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from bibert.cli import options
 from bibert.cli.console import counted, print_json, print_table, say
 from bibert.errors import require_extra
+from bibert.files import check_output
 from bibert.nn import model_folder, written_labels
 
 
@@ -46,7 +47,7 @@ def pack(
     """
     from bibert.packed.header import FORMAT
 
-    options.check_output(output, f".{FORMAT}")
+    check_output(output, f".{FORMAT}")
     require_extra("train", "bibert pack")
     from bibert.training.provenance import provenance
 

@@ -187,6 +187,10 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
         raise BibertError(f"{path or 'stdin'}: {file_format} is compressed inside and read from a file; give --input")
     if file_format == "txt" and columns.names:
         raise BibertError("plain lines have no columns; name another format with --format, or leave the columns out")
+    if rows.delimiter and file_format not in ("csv", "tsv"):
+        raise BibertError(f"--delimiter: only csv and tsv have one, {path or 'stdin'} is {file_format}; leave it out")
+    if rows.encoding != "utf-8" and file_format in ("parquet", "xlsx"):
+        raise BibertError(f"--encoding: {path} is {file_format}, which has its own; leave it out")
     if path is not None and target is not None and path.resolve() == target.resolve():
         raise BibertError(f"{target}: is the input itself; give another name, the input is kept")
     if path is None and sys.stdin is not None and sys.stdin.isatty():
@@ -220,7 +224,7 @@ def _label_file(source: "Source", labeller: "Labeller", model: Path, output: Out
             if not output.force and target.exists():
                 raise BibertError(f"{target}: {EXISTS}")
             journal = stack.enter_context(open_journal(target, task))
-        file = stack.enter_context(open_output(target))
+        file = stack.enter_context(open_output(target, journal.finish if journal else None))
         bar = messages.is_terminal and source.rows_per_chunk > 1 and not to_terminal
         watch = stack.enter_context(_watching(bar=bar))
         done = label_table(source, file, labeller, written=written, watch=watch, journal=journal)

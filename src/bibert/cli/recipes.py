@@ -4,7 +4,7 @@ from json import dumps
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from bibert.cli.console import print_json, print_table
 from bibert.cli.options import Json
@@ -52,7 +52,7 @@ def recipes(
     if json:
         print_json(found)
         return
-    table = Table("preset", "use it for", *(key.replace("_", " ") for key in SHOWN))
+    table = Table(Column("preset", no_wrap=True), "use it for", *(key.replace("_", "\n") for key in SHOWN))
     for preset, values in found.items():
         use = USE.get(preset) or USE[preset.partition("-")[0]]
         table.add_row(preset, use, *(f"{values[key]:g}" for key in SHOWN))

@@ -16,11 +16,11 @@ from bibert.nn.schemes import get_scheme
 
 if TYPE_CHECKING:
     from bibert.data.examples import TextData
-    from bibert.training.recipe import Recipe
 
 Metrics = Mapping[str, float]
 
-STUDENT_REMEDY = "it needs more rows or more steps (--set min_steps=2000); 1-bit activations take thousands of steps"
+STUDENT_REMEDY = "it needs more rows or more steps (--set min_steps=2000)"
+ONE_BIT_REMEDY = f"{STUDENT_REMEDY}; 1-bit activations take thousands of steps"
 TEACHER_REMEDY = (
     "a student will hardly be better; train it longer (bibert recipes teacher > longer.toml, with more epochs there, "
     "then --teacher-recipe longer.toml and another -o), or give another checkpoint"
@@ -73,18 +73,23 @@ def train(
     tested = None if test is None else replace(texts, dev={"test": load_split(test, columns, texts.label_names)})
     options.import_quietly()
     from bibert.cli.progress import TrainingProgress
-    from bibert.training.student import distill, stage_objectives
+    from bibert.training.student import check_start, distill, stage_objectives
     from bibert.training.teacher import finetune
 
     output = output or Path("runs", Path(texts.name).stem + ("-taught" if checkpoint else ""))
     floor = _floor(texts, tested) if is_main_process() else {}
     scores, models = dict(floor), {row.name: output / "student" / RUN_MODEL}
     if checkpoint is not None:
-        stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained
+        stage_objectives(row, recipe)  # reports a wrong weight before the teacher is trained, and a start that differs
+        check_start(start or checkpoint, checkpoint, texts)
         models = {"teacher": output / "teacher" / RUN_MODEL} | models
-        labelled, shown = replace(texts, unlabelled=None), [TrainingProgress("teacher")]
         scores["teacher"] = finetune(
-            checkpoint, labelled, output / "teacher", recipe_of_teacher, callbacks=shown, **arguments
+            checkpoint,
+            replace(texts, unlabelled=None),
+            output / "teacher",
+            recipe_of_teacher,
+            callbacks=[TrainingProgress("teacher")],
+            **arguments,
         )
         _warn_if_no_better("the teacher", scores["teacher"], floor, TEACHER_REMEDY)
     probe, shown = options.probe_of(probe_every), [TrainingProgress(row.name)]
@@ -92,14 +97,17 @@ def train(
     scores[row.name] = distill(models.get("teacher"), row, texts, output / "student", recipe, **arguments)
     if is_main_process():
         if tested is not None:
-            scores |= {name: scores[name] | _metrics_of(folder, tested, recipe) for name, folder in models.items()}
+            lengths = {"teacher": recipe_of_teacher.max_length, row.name: recipe.max_length}
+            scores |= {name: scores[name] | _metrics_of(models[name], tested, lengths[name]) for name in models}
         print_metrics(scores, models, json)
         say(f"next: bibert pack {models[row.name]} -o {output.name}.bibert")
         say(f"then: bibert predict -m {output.name}.bibert --input FILE --output LABELLED")
-        _warn_if_no_better(row.name, scores[row.name], floor, STUDENT_REMEDY)
+        _warn_if_no_better(
+            row.name, scores[row.name], floor, ONE_BIT_REMEDY if row.bits.activation == 1 else STUDENT_REMEDY
+        )
 
 
-def _metrics_of(model: Path, data: "TextData", recipe: "Recipe") -> dict[str, float]:
+def _metrics_of(model: Path, data: "TextData", max_length: int) -> dict[str, float]:
     """The metrics of a trained model on the splits of `data`."""
     from bibert.data.metrics import score
     from bibert.nn.checkpoint import load_classifier
@@ -108,7 +116,7 @@ def _metrics_of(model: Path, data: "TextData", recipe: "Recipe") -> dict[str, fl
     classifier = load_classifier(model)
     metrics: dict[str, float] = {}
     for name, split in data.dev.items():
-        found = score(predict_logits(classifier, split, recipe.max_length), split.labels, data.metrics)
+        found = score(predict_logits(classifier, split, max_length), split.labels, data.metrics)
         metrics |= {f"{name}_{metric}": value for metric, value in found.items()}
     return metrics
 
@@ -130,7 +138,7 @@ def _floor(data: "TextData", tested: "TextData | None") -> dict[str, dict[str, f
 
 
 def _warn_if_no_better(who: str, metrics: Metrics, floor: Mapping[str, Metrics], remedy: str) -> None:
-    metric = next(iter(metrics))
+    metric = next((name for name in metrics if name.startswith("test_")), next(iter(metrics)))  # selected nothing
     for name, reached in floor.items():
         if metrics[metric] <= reached.get(metric, 0.0) and metrics[metric] < 1:
             both = f"{metric} {metrics[metric]:.3f} and {reached[metric]:.3f}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from bibert.data.lines import shown
+from bibert.data.lines import Usual, shown
 from bibert.errors import DataError, did_you_mean
 
 
@@ -37,7 +37,7 @@ class Columns:
             return self
         text, pair, label, delimiter = (str(noted.get(part, "")) for part in PARTS)
         usual = Columns(text, pair, label, delimiter)
-        return replace(self, usual=usual, delimiter=self.delimiter or usual.delimiter)
+        return replace(self, usual=usual, delimiter=self.delimiter or Usual(usual.delimiter))
 
 
 PARTS = ("text", "pair", "label", "delimiter")

@@ -237,3 +237,9 @@ def check_length(max_length: int, positions: int) -> None:
     """Raise `RecipeError` for sequences longer than the model's position embedding."""
     if max_length > positions:
         raise RecipeError(f"max_length is {max_length}, the model has {positions} positions; set at most {positions}")
+
+
+def check_types(split: EncodedSplit, types: int) -> None:
+    """Raise `DataError` for pairs of texts if the model tells no second text from the first."""
+    if (found := int(split.token_type_ids.max(initial=0)) + 1) > types:
+        raise DataError(f"rows have {found} texts, the model's type_vocab_size is {types}; join the texts of a pair")

@@ -25,13 +25,14 @@ ON_ERROR = ("fail", "skip", "replace")
 LONGEST_LINE = 2**24  # in one line or field: anything longer is not text, or a quote was never closed
 
 GZIP = b"\x1f\x8b"
+UTF16 = "UTF-16 text; save it as UTF-8; bibert predict also reads it with --encoding utf-16"
 # The suffix names the format of a file; these first bytes show that the suffix is wrong.
 NOT_UTF8_TEXT = {
     GZIP: "gzip-compressed; give it a name ending in .gz",
     b"PAR1": "Parquet; give it a name ending in .parquet",
     b"PK\x03\x04": "a zip archive or an Excel file; give an Excel file a name ending in .xlsx",
-    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
-    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+    b"\xff\xfe": UTF16,
+    b"\xfe\xff": UTF16,
 }
 LONGEST_MAGIC = 4
 TABS = {"tab": "\t", "\\t": "\t"}  # as people write a tab in a shell
@@ -50,6 +51,10 @@ def is_plain(text: str) -> bool:
     return text.isascii() and "\0" not in text
 
 
+class Usual(str):
+    """The delimiter of the data that a model learned from: for CSV files that have it in their header."""
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How bytes become rows."""
@@ -60,7 +65,7 @@ class Decoding:
     delimiter: str = ""  # of CSV and TSV; empty for the one of the header, and tabs in TSV
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delimiter", TABS.get(self.delimiter, self.delimiter))
+        object.__setattr__(self, "delimiter", type(self.delimiter)(TABS.get(self.delimiter, self.delimiter)))
         if len(self.delimiter) > 1 or self.delimiter in ('"', "\r", "\n"):
             raise DataError(f"the delimiter is {self.delimiter!r}, must be one character, such as ; or tab")
         if self.on_error not in ON_ERROR:

@@ -10,19 +10,22 @@ import gzip
 import io
 import json
 import re
-import zipfile
+import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
+from zipfile import BadZipFile
 
-from bibert.data.lines import LONGEST_LINE, Decoding, Input, files_in, is_plain, reading, shown
+from bibert.data.lines import LONGEST_LINE, Decoding, Input, Usual, files_in, is_plain, reading, shown
 from bibert.errors import DataError, one_line, require_extra
 
 CHARACTERS_PER_CHUNK = 2**22  # the rows of a chunk are in memory together
 MOST_LINES_OF_A_ROW = 10_000  # in CSV; with more, a quote was never closed
+# What openpyxl raises for files that are damaged, encrypted or of another kind.
+NOT_EXCEL = (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, SyntaxError, BadZipFile, zlib.error)
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
@@ -143,7 +146,8 @@ class Delimited(LineReader):
 
     def __init__(self, source: Input, decoding: Decoding, header: tuple[str, ...] = (), ragged: bool = False) -> None:
         super().__init__(source, decoding)
-        self.delimiter = decoding.delimiter or self.delimiter
+        named = "" if isinstance(decoding.delimiter, Usual) else decoding.delimiter
+        self.delimiter = named or self.delimiter
         self._ragged = ragged
         self.names = header or self._read_header()
 
@@ -184,7 +188,8 @@ class Csv(Delimited):
         lines = _RowLines(self.source.lines(self.decoding, newline=""))
         if not self.delimiter:
             bare = re.sub('"[^"]*"', "", lines.peek())
-            self.delimiter = max(DELIMITERS, key=bare.count)
+            usual = self.decoding.delimiter
+            self.delimiter = usual if usual and usual in bare else max(DELIMITERS, key=bare.count)
         rows = csv.reader(lines, delimiter=self.delimiter, strict=True)
         while True:
             start = lines.start
@@ -282,7 +287,7 @@ class Excel(Reader):
     def _reading_excel(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile, SyntaxError) as error:
+        except NOT_EXCEL as error:
             problem = f"is not a readable Excel file ({one_line(error)})"
             raise DataError(f"{self.source.origin}: {problem}; save it again as .xlsx or .csv") from None
 
@@ -298,7 +303,7 @@ class Parquet(Reader):
 
         super().__init__(source, decoding)
         self._rows_read = 0
-        self._problems = (pyarrow.ArrowException, OSError)
+        self._problems = (pyarrow.ArrowException, OSError, ValueError, OverflowError)
         stream: Any = source.stream
         if isinstance(stream, gzip.GzipFile):  # Parquet is not read from start to end
             with reading(source.origin):

@@ -213,9 +213,9 @@ def with_unlabelled(
 
 
 def _as_compared(row: str | tuple[str, str]) -> str:
-    """A text without what copies often differ in: case, spaces and punctuation."""
-    text = row if isinstance(row, str) else "\t".join(row)
-    return re.sub(r"\W+", " ", text).strip().casefold() or text
+    """A text without what copies often differ in: case, spaces and punctuation, also inside of words (does n't)."""
+    texts = (row,) if isinstance(row, str) else row
+    return "\t".join(re.sub(r"[\W_]+", "", text).casefold() or text for text in texts)
 
 
 def metrics_for(label_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from bibert.distill.losses import (
     token_mse,
 )
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
-from bibert.nn.layers import PER_HEAD, LayerTrace
-from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
+from bibert.nn.layers import PER_HEAD, BiBertConfig, LayerTrace
+from bibert.nn.model import BiBertOutput
 
 LossOfLayer = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the student's tensor, the teacher's and the mask
 
@@ -56,9 +56,8 @@ class LayerMatch:
         return kept
 
 
-def match_layers(student: BiBertForSequenceClassification, teacher: BiBertForSequenceClassification) -> LayerMatch:
-    """Match the layers and heads of two models, whose depth, width, heads and labels must fit."""
-    mine, theirs = student.config, teacher.config
+def match_layers(mine: BiBertConfig, theirs: BiBertConfig) -> LayerMatch:
+    """Match the layers and heads of a student and its teacher, whose depth, width, heads and labels must fit."""
     if theirs.num_hidden_layers % mine.num_hidden_layers:
         layers = f"{theirs.num_hidden_layers} layers, the student {mine.num_hidden_layers}"
         raise CheckpointError(f"the teacher has {layers}: its depth must be a multiple of the student's")

@@ -54,9 +54,10 @@ def card(request: CardRequest) -> str:
     if missing:
         raise ModelFileError(f"{path}: does not name its {missing[0]}; pack it again from the model folder of its run")
     teacher = None if request.teacher is None else _teacher(request.teacher, about.get("teacher_sha256"))
-    starts = [about.get("start")]  # the model that training started from, the one that this started from, ...
-    while starts[-1] is not None:
-        starts.append(starts[-1].get("start"))
+    starts, start = [], about.get("start")  # the model that training started from, the one that this started from, ...
+    while isinstance(start, Mapping):
+        starts.append(start)
+        start = start.get("start")
     text = render(
         "card.md.jinja",
         request=request,
@@ -71,7 +72,7 @@ def card(request: CardRequest) -> str:
         file=Path(request.rows.origin).name,
         figures=_figures(request, classifier, teacher),
         teacher=teacher,
-        starts=starts[:-1],
+        starts=starts,
         first=RECIPE_FIRST,
         settings=_settings,
     )

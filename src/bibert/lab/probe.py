@@ -57,7 +57,8 @@ class Probe(JsonLines):
     def look(self, model: Model) -> dict[str, Any]:
         """Current entropies, if activations are bits or levels, and how the student moved since the last look."""
         if self.direction is None:
-            self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match_layers(model, self.teacher))
+            match = match_layers(model.config, self.teacher.config)
+            self.direction = DirectionProbe(trace_of(self.teacher, self.batch), match)
         trace = trace_of(model, self.batch)
         seen: dict[str, Any] = {}
         if model.config.quantization.is_discrete:
@@ -104,7 +105,7 @@ def moves_between(checkpoints: Sequence[Path], teacher: Path, rows: Sequence[Tex
         student = load_classifier(checkpoint).model
         scheme = student.config.quantization
         if probe is None:
-            probe = DirectionProbe(trace_of(taught.model, batch), match_layers(student, taught.model))
+            probe = DirectionProbe(trace_of(taught.model, batch), match_layers(student.config, taught.model.config))
         moved = probe(trace_of(student, batch))
         moves += [] if moved is None else [moved]
     return History(checkpoints[-1].name, scheme.name, distilled_by(scheme), (), {}, steps[1:], stacked(moves))

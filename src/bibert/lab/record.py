@@ -18,7 +18,7 @@ from bibert.lab.direction import Floats, Movement, distilled_by
 from bibert.lab.look import require_head
 from bibert.lab.parts import scheme_of_file
 from bibert.models import find_file
-from bibert.nn import CONFIG_NAME, RUN_MODEL
+from bibert.nn import CONFIG_NAME, RUN_MODEL, network_folder
 from bibert.nn.schemes import Scheme, as_scheme, get_scheme
 from bibert.packed import file
 from bibert.packed.file import PackedModel
@@ -130,7 +130,7 @@ def load_record(path: str | Path) -> Record:
     folder = Path(path)
     if (folder / NOTES).is_file():
         return _of_run(folder)
-    if (folder / CONFIG_NAME).is_file():
+    if network_folder(folder):
         raise DataError(f"{path}: is a model folder; give the run folder around it, which has {NOTES} and {LOG}")
     return _of_file(find_file(path))
 

@@ -156,13 +156,12 @@ def markdown(cells: Sequence[Cell], table: PaperTable) -> str:
 
 
 def _shares(runs: Sequence[Cell], teacher: float | None, table: PaperTable) -> list[str]:
-    """Mean score in percent of the teacher's, ours and the paper's."""
+    """Scores in percent of the teacher's, ours and the paper's."""
     if not runs or teacher is None:
         return [BLANK, BLANK]
     papers = [row.scores.get(runs[0].task) for name in (runs[0].scheme, TEACHER) if (row := table.row(name))]
     student, full = papers if len(papers) > 1 else (None, None)
-    ours = f"{100 * fmean(cell.score for cell in runs) / teacher:.1f}"
-    return [ours, BLANK if student is None or full is None else f"{100 * student / full:.1f}"]
+    return [_scores(runs, teacher), BLANK if student is None or full is None else f"{100 * student / full:.1f}"]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -170,9 +169,9 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _scores(runs: Sequence[Cell]) -> str:
-    """Mean and range over several seeds; runs by different recipes one by one."""
-    scores = [cell.score for cell in runs]
+def _scores(runs: Sequence[Cell], whole: float = 100.0) -> str:
+    """Mean and range over several seeds, in percent of `whole`; runs by different recipes one by one."""
+    scores = [100 * cell.score / whole for cell in runs]
     if not scores:
         return BLANK
     if len(scores) == 1 or any(cell.setting != runs[0].setting for cell in runs):

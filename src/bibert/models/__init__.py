@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bibert.errors import ModelFileError, one_line
+from bibert.errors import ModelFileError, did_you_mean, one_line
 
 DEFAULT = "sentiment_4"  # sentiment of English sentences, activations of 4 bits
 FOLDER = Path(__file__).parent
@@ -29,6 +29,9 @@ def find_file(path_or_name: Path | str) -> Path:
             return shipped
         if is_hub_id(path_or_name):
             path = fetch(path_or_name)
+        elif path.name == path_or_name and not path.suffix:
+            hint = did_you_mean(path_or_name, shipped_names())
+            raise ModelFileError(f"{path_or_name}: no such file, and no shipped model of this name; {hint}")
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))
@@ -42,6 +45,11 @@ def shipped_file(name: str) -> Path | None:
     """Return the packed file that ships with the package under this name, or None."""
     path = FOLDER / f"{name}{SUFFIX}"
     return path if name.isidentifier() and path.is_file() else None
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the packed files that ship with the package."""
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
 
 
 def shipped_start(bits: int) -> str:

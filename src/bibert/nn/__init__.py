@@ -4,12 +4,13 @@ This file finds the folder of a network without torch.
 """
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from bibert.errors import CheckpointError, one_line
 from bibert.files import load_json
-from bibert.models import SUFFIX, shipped_file
+from bibert.models import SUFFIX, shipped_file, shipped_names
 
 CONFIG_NAME = "config.json"
 RUN_MODEL = "model"  # the folder of the network in a run folder
@@ -20,8 +21,19 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def network_folder(path: Path) -> Path | None:
-    """The folder of a network: `path` itself or the one in the run folder `path`; None if there is neither."""
-    return next((place for place in (path, path / RUN_MODEL) if (place / CONFIG_NAME).is_file()), None)
+    """The folder of a network: `path` itself or the one in the run folder `path`; None if there is neither.
+
+    A folder of runs that has no packed file is refused.
+    """
+    found = next((place for place in (path, path / RUN_MODEL) if (place / CONFIG_NAME).is_file()), None)
+    if found is None and not any(path.glob(f"*{SUFFIX}")):
+        _refuse_runs(path)
+    return found
+
+
+def _refuse_runs(path: Path) -> None:
+    if runs := sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}")):
+        raise CheckpointError(f"{path}: the folder has no {CONFIG_NAME}; give one of the runs in it: {', '.join(runs)}")
 
 
 def is_packed(checkpoint: str | Path) -> bool:
@@ -47,9 +59,8 @@ def model_folder(checkpoint: str | Path) -> str | Path:
         return checkpoint
     if place := network_folder(path):
         return place
-    runs = sorted(str(place.parent.parent) for place in path.glob(f"*/{RUN_MODEL}/{CONFIG_NAME}"))
-    remedy = f"give one of the runs in it: {', '.join(runs)}" if runs else "give the folder of a BERT checkpoint"
-    raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; {remedy}")
+    _refuse_runs(path)
+    raise CheckpointError(f"{checkpoint}: the folder has no {CONFIG_NAME}; give the folder of a BERT checkpoint")
 
 
 def _check_on_hub(name: str) -> None:
@@ -64,7 +75,8 @@ def _check_on_hub(name: str) -> None:
             get_hf_file_metadata(hf_hub_url(name, CONFIG_NAME))
     except failures as error:
         reason = "there is no such folder, and the Hub has no such name or cannot be reached"
-        raise CheckpointError(f"{name}: {reason} ({one_line(error)})") from error
+        close = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, shipped_names(), n=1))
+        raise CheckpointError(f"{name}: {reason} ({one_line(error)}){close}") from error
 
 
 def written_labels(folder: Path) -> tuple[str, ...]:

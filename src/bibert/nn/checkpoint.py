@@ -48,7 +48,7 @@ def load_classifier(
     values of the configuration, such as dropout rates.
     """
     place = model_folder(checkpoint)
-    config = _config(place, label_names, overrides or {})
+    config = config_of(place, label_names, overrides or {})
     if is_packed(place):
         from bibert.nn.unpack import unpacked
 
@@ -68,7 +68,8 @@ def without_notices() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
 
 
-def _config(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
+def config_of(checkpoint: str | Path, label_names: Sequence[str] | None, overrides: Mapping[str, Any]) -> BiBertConfig:
+    """The configuration of a model that `model_folder` found, with other labels or other values; reads no weights."""
     if is_packed(checkpoint):
         from bibert.nn.unpack import unpacked_config
 
@@ -102,7 +103,7 @@ def _written_config(checkpoint: str | Path) -> BertConfig:
 
 def label_names_of(checkpoint: str | Path) -> tuple[str, ...]:
     """The labels in the configuration of a checkpoint, without reading its weights; empty for regression."""
-    return _label_names(_config(model_folder(checkpoint), None, {}))
+    return _label_names(config_of(model_folder(checkpoint), None, {}))
 
 
 def _label_names(config: BiBertConfig) -> tuple[str, ...]:

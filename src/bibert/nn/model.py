@@ -300,7 +300,12 @@ def label_loss(
         return logits.sum()
     if scores:
         return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
-    return F.cross_entropy(logits, labels.long(), class_weights, label_smoothing=label_smoothing)
+    gold = labels.long()
+    if class_weights is None:
+        return F.cross_entropy(logits, gold, label_smoothing=label_smoothing)
+    rows = F.cross_entropy(logits, gold, label_smoothing=label_smoothing, reduction="none")
+    weights = class_weights[gold]  # of rows: torch would weigh the smoothed part of rare classes in every row
+    return (rows * weights).sum() / weights.sum()
 
 
 AutoConfig.register("bibert", BiBertConfig)

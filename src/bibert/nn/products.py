@@ -1,9 +1,9 @@
 """Products of quantized tensors, forward and backward, and their precision: float32, bfloat16 or int8.
 
-Levels are integers, so their products are exact in every precision (numeric contract, rules 4 and 10). Rounding touches
-gradients and the full-precision teacher: inside `in_int8` each row of a gradient, of a hidden state and of a teacher's
-weight becomes integers from -127 to 127 and one scale. With VNNI instructions a CPU multiplies these two to seven times
-as fast as bfloat16.
+Levels are integers, so their products are exact in float32 and int8 (numeric contract, rules 4 and 10); bfloat16 rounds
+attention scores of 2 and 4 bits while a student trains. Rounding also touches gradients and the full-precision teacher:
+inside `in_int8` each row of a gradient, of a hidden state and of a teacher's weight becomes integers from -127 to 127
+and one scale. With VNNI instructions a CPU multiplies these two to seven times as fast as bfloat16.
 """
 
 from collections.abc import Iterator

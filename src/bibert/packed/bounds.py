@@ -17,6 +17,7 @@ from bibert.packed.schema import GRID, LAYER_NORM_LIMIT, PackedConfig
 
 ROUNDING = 1 + 2.0**-20  # more than a few float32 roundings of terms without cancellation can add
 CANCELLATION = 2.0**-50  # of the square of the mean: what the variance of a row can lose to float64 rounding
+BLOCK = 64  # rows of a table that are copied at a time: float64 takes twice the memory of the file
 _LARGEST = float(np.finfo(np.float32).max)
 
 Tensor = Callable[[str], NDArray[Any]]  # a tensor by its name
@@ -41,16 +42,19 @@ def check(config: PackedConfig, tensor: Tensor) -> None:
         if not norm.length < LAYER_NORM_LIMIT:  # NaN too
             limits = f"a row of its input can have the length {norm.length:.6g}, must stay below {LAYER_NORM_LIMIT:g}"
             raise ModelFileError(f"{norm.name!r}: {limits}; train with a lower learning rate or more weight decay")
-    weight, bias = _size(tensor("classifier.weight")), _size(tensor("classifier.bias"))
-    largest = float((weight.sum(axis=1) + bias).max()) * ROUNDING  # a pooled channel is a tanh
+    weight, bias = tensor("classifier.weight"), _size(tensor("classifier.bias"))
+    blocks = (slice(first, first + BLOCK) for first in range(0, len(bias), BLOCK))
+    # A pooled channel is a tanh.
+    largest = max(float((_size(weight[rows]).sum(axis=1) + bias[rows]).max()) for rows in blocks) * ROUNDING
     if not largest < _LARGEST:
         raise ModelFileError(f"'classifier': a logit can reach {largest:.6g}, must stay below {_LARGEST:.6g}")
 
 
 def norm_bounds(config: PackedConfig, tensor: Tensor) -> Iterator[NormBound]:
     """The bounds of every LayerNorm, in the order of the forward pass."""
-    tables = (_size(tensor(f"embeddings.{name}")).max(axis=0) for name in ("token_type", "position"))
-    norm = NormBound("embeddings.norm", (float(tensor("embeddings.word.scale").max()) + sum(tables)) * ROUNDING)
+    types, positions = (_largest(tensor(f"embeddings.{name}")) for name in ("token_type", "position"))
+    words = float(tensor("embeddings.word.scale").max())
+    norm = NormBound("embeddings.norm", (words + (types + positions)) * ROUNDING)
     yield norm
     top = 2**config.activation_bits - 1
     for layer in range(config.layers):
@@ -81,6 +85,11 @@ def _gain(config: PackedConfig, channels: Bounds) -> float:
     lost = CANCELLATION * float(channels.min()) ** 2
     deviation = math.sqrt(config.norm_eps)
     return math.sqrt((config.hidden - 1) * max(1.0, lost / config.norm_eps)) + 0.5 / GRID / deviation
+
+
+def _largest(table: NDArray[Any]) -> Bounds:
+    """The greatest magnitude of each column, without a copy of the table."""
+    return np.maximum(_size(table.max(axis=0)), _size(table.min(axis=0)))
 
 
 def _size(values: NDArray[Any]) -> Bounds:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import ModelFileError
+from bibert.errors import ModelFileError, one_line
 from bibert.files import write_whole
 from bibert.packed import bounds, schema
 from bibert.packed.bits import has_stray_bits
@@ -147,6 +147,8 @@ def load(path: Path | str) -> PackedModel:
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:half]} ... {message[-half:]}"
         raise ModelFileError(f"{path}: {message}") from None
+    except MemoryError as error:
+        raise ModelFileError(f"{path}: too little memory ({one_line(error)}); close other programs") from error
     except OSError as error:
         reason = error.strerror or error
         raise ModelFileError(f"{path}: cannot be read: {reason}; check the disk and the permissions") from error
@@ -200,10 +202,7 @@ def _read_header(file: BinaryIO, size: int) -> bytes:
 
 
 def _read_data(file: BinaryIO, size: int) -> NDArray[np.uint8]:
-    try:
-        data = np.empty(size, dtype=np.uint8)
-    except MemoryError:
-        raise ModelFileError(f"needs {size} bytes of memory, more than available; close other programs") from None
+    data = np.empty(size, dtype=np.uint8)
     count = file.readinto(data.data)  # type: ignore[attr-defined]  # typeshed's BinaryIO lacks it, every file has it
     if count < size:  # truncated after its size was read
         raise ModelFileError(f"ended after {count} of {size} bytes of data while it was read; load it again")

@@ -16,8 +16,8 @@ from typing import Any, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import EngineError, ModelFileError, did_you_mean
-from bibert.models import DEFAULT, find_file
+from bibert.errors import EngineError, ModelFileError, did_you_mean, one_line
+from bibert.models import DEFAULT, find_file, shipped_file
 from bibert.packed import file
 from bibert.packed.file import PackedModel
 from bibert.runtime.engine import Engine
@@ -96,7 +96,7 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     the variable BIBERT_ISA, else the best one.
 
     Raises:
-        ModelFileError: there is no such file, or it is not a complete packed model.
+        ModelFileError: there is no such file, it is not a complete packed model, or it has no task.
         EngineError: the native library is missing, or this CPU does not support `isa`.
 
     Examples:
@@ -106,10 +106,16 @@ def load(path_or_hub_id: Path | str = DEFAULT, threads: int = 0, isa: str | None
     """
     path = find_file(path_or_hub_id)
     packed = file.load(path)
+    match packed.about:
+        case {"metrics": {"dev_cosine": _}}:  # made by bibert generalize
+            name = path.stem if shipped_file(path.stem) == path else path
+            raise ModelFileError(f"{name} has no task; train one: bibert train DATA --start {name}")
     try:
         return TextClassifier(packed, threads, isa)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise ModelFileError(f"{path}: too little memory ({one_line(error)}); close other programs") from error
 
 
 class TextClassifier:

@@ -2,10 +2,11 @@
 
 The journal holds the labels, block by block, one JSON line each below a line that identifies the task. The output
 itself is written whole at the end of the work, so that any format can be continued: rows are read again, which takes
-little time, and labelled from the journal.
+little time, and labelled from the journal. The last line has the SHA-256 of the output, before that gets its name.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape
@@ -41,11 +42,12 @@ def journal_of(target: Path) -> Path:
 def is_complete(target: Path, task: Mapping[str, Any]) -> bool:
     """Whether a kill came after the output of this task was in place; the journal is then removed."""
     path = journal_of(target)
-    if not path.exists() or not target.exists() or path.stat().st_mtime_ns > target.stat().st_mtime_ns:
+    if not path.exists() or not target.is_file():
         return False
     with path.open("rb") as file:
-        if _value(file.readline()) != task:
-            return False
+        same, last = _value(file.readline()) == task, deque(file, maxlen=1)
+    if not same or not last or _value(last[0]) != {"output": sha256_of(target)}:
+        return False
     path.unlink()
     return True
 
@@ -53,21 +55,25 @@ def is_complete(target: Path, task: Mapping[str, Any]) -> bool:
 @contextmanager
 def open_journal(target: Path, task: Mapping[str, Any]) -> "Iterator[Journal]":
     """Open the journal of an output file, and remove it when the block ends well, or fails before anything was done."""
-    path = journal_of(target)
-    with naming(target, path), path.open("a+b") as file:
-        if not lock(file):
-            raise BibertError(f"{target}: another process is writing it; wait for it, or give another name")
-        place = target.resolve()
-        for stray in place.parent.glob(f".{escape(place.name)}.{'[0-9a-f]' * 8}.tmp"):  # of a killed process
-            stray.unlink()
-        journal = Journal(file, task)
+    path, done = journal_of(target), False
+    with naming(target, path):
         try:
-            yield journal
-        except BibertError:
-            if journal.is_empty:
+            with path.open("a+b") as file:
+                if not lock(file):
+                    raise BibertError(f"{target}: another process is writing it; wait for it, or give another name")
+                place = target.resolve()
+                for stray in place.parent.glob(f".{escape(place.name)}.{'[0-9a-f]' * 8}.tmp"):  # of a killed process
+                    stray.unlink()
+                journal = Journal(file, task)
+                try:
+                    yield journal
+                except BibertError:
+                    done = journal.is_empty
+                    raise
+                done = True
+        finally:
+            if done:  # and closed: Windows removes no open file
                 path.unlink(missing_ok=True)
-            raise
-        path.unlink(missing_ok=True)
 
 
 class Journal:
@@ -101,6 +107,11 @@ class Journal:
         """Write the labels of some rows."""
         self._append(block._asdict())
         self.is_empty = False
+
+    def finish(self, output: Path) -> None:
+        """Note the whole output, which is about to be renamed, so that `is_complete` knows it."""
+        self._file.truncate()  # behind the last block: an earlier process may have been killed here
+        self._append({"output": sha256_of(output)})
 
     def _append(self, value: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(value).encode() + b"\n")

@@ -4,6 +4,7 @@ Rows stream through in chunks, so memory does not grow with the file. `data.read
 `journal` keeps the labels of a long job.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from bibert.data.lines import Decoding, open_input
 from bibert.data.readers import FORMATS, Reader, Row
 from bibert.errors import BibertError, DataError, EngineError, NumericError, did_you_mean
 from bibert.runtime.classifier import WINDOW
-from bibert.runtime.text import Text
+from bibert.runtime.text import SURROGATE, Text
 from bibert.runtime.writers import FIXED_COLUMNS, Labeller, Value, row_writer
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class TextRows:
                 try:
                     if isinstance(row, DataError):
                         raise row
+                    row = _whole(row)
                     texts.append(self._text(row))
                     rows.append(row)
                 except DataError as error:
@@ -158,18 +160,20 @@ class TextRows:
 
     def _find(self, names: Collection[str], where: str) -> None:
         if taken := self._new.intersection(names):
-            raise DataError(f"{where}: has a column {min(taken)!r} already; give the new columns a prefix")
+            remedy = "give the new columns a prefix (--prefix predicted_)"
+            raise DataError(f"{where}: has a column {min(taken)!r} already; {remedy}")
         self.names = self.names or find_text_columns(names, self._wanted, self._reader.header_place).names
 
     def _text(self, row: Row) -> Text:
-        """The text or the pair in a row; a text may be empty, but not missing."""
+        """The text or the pair in a row; a text may be empty or null, but its column must not be missing."""
         where, texts = self._reader.where(row.number), []
         if not self._reader.names:
             self._find(row.cells, where)
         for name in self.names:
-            cell = row.cells.get(name)
-            if cell is None:
+            if name not in row.cells and not self._reader.names:  # those of Excel may end early
                 raise DataError(f"{where}: no text in column {name!r}; fill it in, or skip such rows")
+            if (cell := row.cells.get(name)) is None:
+                cell = ""
             if not isinstance(cell, str):
                 kind = type(cell).__name__
                 raise DataError(f"{where}: column {name!r} holds a value of type {kind}, not a text; name another one")
@@ -180,3 +184,10 @@ class TextRows:
                 problem = f"has a column {min(new)!r} that the first row does not have"
                 raise DataError(f"{where}: {problem}; write the output as .jsonl")
         return texts[0] if len(texts) == 1 else (texts[0], texts[1])
+
+
+def _whole(row: Row) -> Row:
+    """The row with U+FFFD for half a character, which JSON can escape and no other format can hold; `raw` stays."""
+    if not isinstance(row.raw, str) or "\\ud" not in row.raw.lower():
+        return row
+    return row._replace(cells=json.loads(SURROGATE.sub("\ufffd", json.dumps(row.cells, ensure_ascii=False))))

@@ -31,7 +31,7 @@ Text = str | tuple[str, str]  # a text, or a text and its pair
 Where = Callable[[int], str]  # the place of a row, by its number from 0, for messages
 BY_NUMBER: Where = "row {}".format
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot represent
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot represent
 
 CHARACTERS_PER_TOKEN = 8  # a piece should have as many tokens as the longest input; English has about 5
 SMALLEST_PIECE = 512  # characters
@@ -52,6 +52,7 @@ INSIDE_A_WORD = (
     "\u200d\ufe0e\ufe0f\u2600-\u2767\U0001f300-\U0001faff"  # emoji and their joiners
 )
 LONGEST_ADDED = 64  # characters of an added token such as [MASK]
+MOST_ADDED = 64  # BERT has 5; each is looked for wherever a piece may end, so thousands would take seconds
 KEPT_HEAD, KEPT_TAIL = 512, LONGEST_ADDED  # of a very long word
 _LONG_WORD = re.compile(f"(?<![{INSIDE_A_WORD}])[{INSIDE_A_WORD}]{{{KEPT_HEAD + KEPT_TAIL + 1},}}")
 _WORD_ONLY = re.compile(f"[{INSIDE_A_WORD}]*")
@@ -109,7 +110,7 @@ class TextEncoder:
 
     def pieces(self, text: str) -> Iterator[str]:
         """Cut `text` into pieces that together have its tokens and that UTF-8 can represent."""
-        return self._scissors.pieces(text if text.isascii() else _SURROGATE.sub("\ufffd", text))
+        return self._scissors.pieces(text if text.isascii() else SURROGATE.sub("\ufffd", text))
 
     def ids_of(self, text: str) -> list[int]:
         """Return all tokens of `text`, without special ones."""
@@ -290,13 +291,14 @@ def _splits_like_bert(tokenizer: Tokenizer) -> bool:
     kinds = ((tokenizer.normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer))
     if not all(isinstance(part, kind) for part, kind in kinds) or not isinstance(tokenizer.model, WordPiece):
         return False
-    return all(
+    added = tokenizer.get_added_tokens_decoder().values()
+    return len(added) <= MOST_ADDED and all(
         not token.normalized  # it is found in the text as it is,
         and not token.single_word  # whatever surrounds it,
         and len(token.content) <= LONGEST_ADDED
         and not any(space in token.content for space in SPACES)  # is not changed when spaces are squeezed,
         and not _WORD_ONLY.fullmatch(token.content)  # and does not lie in the middle of a word
-        for token in tokenizer.get_added_tokens_decoder().values()
+        for token in added
     )
 
 

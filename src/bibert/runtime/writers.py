@@ -83,19 +83,25 @@ class Labeller:
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file that appears whole or not at all, compressed if its name ends in .gz; None is standard output."""
+def open_output(path: Path | None, finish: Callable[[Path], None] | None = None) -> Iterator[BinaryIO]:
+    """Open a file that appears whole or not at all, compressed if its name ends in .gz; None is standard output.
+
+    `finish` is told where the whole file is just before it gets its name.
+    """
     if path is None:
         with naming(STANDARD_OUTPUT):
             yield sys.stdout.buffer
         return
     with write_whole(path, "wb") as file:
-        if path.suffix.lower() != ".gz":
+        if path.suffix.lower() == ".gz":
+            # No name and no time inside, so that the same rows give the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
+                yield compressed  # type: ignore[misc]
+        else:
             yield file
-            return
-        # No name and no time inside, so that the same rows give the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
-            yield compressed  # type: ignore[misc]
+        if finish:
+            file.flush()
+            finish(Path(file.name))
 
 
 @contextmanager

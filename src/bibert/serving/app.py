@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import bibert
 from bibert.errors import BibertError, EngineError
-from bibert.runtime.text import Text
+from bibert.runtime.text import Text, is_blank
 from bibert.serving.batching import Batcher, Entry, QueueFullError
 from bibert.serving.http import Receive, RefusalError, Reply, Scope, Send, client_gone, header, json_reply, read_json
 from bibert.serving.metrics import Metrics
@@ -277,8 +277,8 @@ class App:
 
     def _checked(self, rows: Sequence[Text]) -> Sequence[Text]:
         most = self.settings.max_client_batch
-        if not rows or not all(text for row in rows for text in ([row] if isinstance(row, str) else row)):
-            raise RefusalError(400, "empty", "inputs: is empty, or has an empty text")
+        if not rows or any(is_blank(text) for row in rows for text in ([row] if isinstance(row, str) else row)):
+            raise RefusalError(400, "empty", "inputs: is empty, or has a text without a word")
         if len(rows) > most:
             raise RefusalError(413, "validation", f"inputs: {len(rows)} texts, at most {most} in one request")
         return rows

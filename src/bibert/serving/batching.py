@@ -76,7 +76,14 @@ class Batcher(Generic[Result]):
             now = perf_counter()
             for entry in batch:
                 entry.started = now
-            running = asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
+            try:
+                running = asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
+            except (RuntimeError, MemoryError) as error:  # no thread can be started
+                self._idle += 1
+                for entry in batch:
+                    entry.future.set_exception(error)
+                batch.clear()  # the pool keeps it for a later thread
+                continue
             running.add_done_callback(partial(self._finish, batch))
 
     def _compute(self, batch: list[Entry[Result]]) -> list[Result | Exception]:

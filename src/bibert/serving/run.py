@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from bibert.errors import BibertError
 from bibert.serving.served import ServedModel
 from bibert.serving.settings import SHARED_METRICS, Settings
 
@@ -35,7 +36,11 @@ def checked(settings: Settings, places: Mapping[str, str]) -> Settings:
         ServedModel(name, place)  # workers load their own
     # Two servers could share a port without noticing it: granian listens with SO_REUSEPORT.
     family, *_, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-    socket.create_server(address[:2], family=family).close()
+    try:
+        socket.create_server(address[:2], family=family).close()
+    except OSError as error:
+        problem = f"port {settings.port}: {error.strerror}"  # names the address too
+        raise BibertError(f"{problem}; choose another --port, or another --host") from None
     return replace(settings, host=str(address[0]))
 
 
@@ -77,7 +82,8 @@ def _listen(settings: Settings, places: Mapping[str, str]) -> None:
 def _application(settings: Settings, places: Mapping[str, str]) -> Any:
     from bibert.serving.app import App
 
-    with contextlib.suppress(OSError, AttributeError):  # glibc only: threads share memory instead of keeping their own
+    # glibc only: threads share memory instead of keeping their own. Windows has no CDLL(None).
+    with contextlib.suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
     logging.getLogger("bibert").setLevel(logging.INFO)
     return App(settings, places)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bibert.errors import BibertError
+from bibert.errors import BibertError, one_line
 from bibert.models import find_file
 from bibert.runtime import reference
 from bibert.runtime.classifier import TextClassifier, load
@@ -38,6 +38,7 @@ class ServedModel:
         self.name, self.place = name, place
         self.path = find_file(place)
         self.reloads = 0
+        self._refused = ""  # why the last file could not be used
         self._load()
 
     def _load(self) -> None:
@@ -83,13 +84,19 @@ class ServedModel:
 
     def reload_if_replaced(self) -> None:
         """Load the file again if it is another one; a bad file changes nothing."""
-        if _stamp(self.path) in (None, self._stamp):
+        old = self._stamp
+        if _stamp(self.path) in (None, old):
             return
         try:
             self._load()
-        except (BibertError, OSError) as error:
-            log.error("%s: the file was replaced, but cannot be used, so the old model stays: %s", self.name, error)
+        except (BibertError, OSError, MemoryError) as error:
+            if isinstance(error.__cause__ or error, OSError | MemoryError):
+                self._stamp = old  # this may pass, so it is tried again
+            if (why := one_line(error)) != self._refused:
+                log.error("%s: the file was replaced, but cannot be used, so the old model stays: %s", self.name, why)
+            self._refused = why
         else:
+            self._refused = ""
             self.reloads += 1
             log.info("%s: reloaded from %s", self.name, self.path)
 

@@ -33,10 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 class EpochOrder(TrainerCallback):  # type: ignore[misc]
-    """Tells the sampler the epoch; the data loader of a resumed distributed run does not."""
+    """Tells the sampler the epoch, which the data loader of a resumed distributed run does not, and keeps intervals."""
 
     def __init__(self, sampler: LengthGroupedSampler) -> None:
         self.sampler = sampler
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Take the intervals of this run: those in a checkpoint may be of a shorter one."""
+        state.eval_steps, state.save_steps, state.logging_steps = args.eval_steps, args.save_steps, args.logging_steps
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Called before the batches of an epoch are drawn, also when a run resumes in the middle of one."""

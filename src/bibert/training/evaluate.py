@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bibert.data import MAX_LENGTH
-from bibert.data.encoding import Batch, Collator, batches_by_length, encode
+from bibert.data.encoding import Batch, Collator, batches_by_length, check_types, encode
 from bibert.data.examples import Split
 from bibert.errors import DataError
 from bibert.nn.checkpoint import Classifier
@@ -34,6 +34,7 @@ def predict_logits(
         remedy = "evaluate it on the task it was trained for"
         raise DataError(f"{split.origin}: has label id {largest:g}, the model has {labels} labels; {remedy}")
     encoded = encode(split, tokenizer, min(max_length, model.config.max_position_embeddings))
+    check_types(encoded, model.config.type_vocab_size)
     out = np.empty((len(encoded), labels), dtype=np.float32)
     batches = batches_by_length(encoded, Collator(tokenizer.pad_token_id), batch_size)
     with evaluating(model):

@@ -24,7 +24,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 from transformers.trainer_utils import EvalLoopOutput
 
-from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, encode
+from bibert.data.encoding import Collator, EncodedSplit, LengthGroupedSampler, check_length, check_types, encode
 from bibert.data.examples import TextData
 from bibert.data.metrics import score
 from bibert.errors import NumericError, RecipeError
@@ -257,8 +257,10 @@ def products_in(precision: Precision, device: str) -> AbstractContextManager[Non
 def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> TrainingData:
     """Turn texts into token ids, after checking that they fit the model."""
     check_length(recipe.max_length, classifier.model.config.max_position_embeddings)
+    train = encode(data.train, classifier.tokenizer, recipe.max_length)
+    check_types(train, classifier.model.config.type_vocab_size)
     return TrainingData(
-        train=encode(data.train, classifier.tokenizer, recipe.max_length),
+        train=train,
         dev={name: encode(split, classifier.tokenizer, recipe.max_length) for name, split in data.dev.items()},
         metrics=data.metrics,
         unlabelled=None if data.unlabelled is None else _without_labels(data, classifier, recipe),
@@ -300,6 +302,9 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
     do `lsq` (the size of the tensor scales the gradient of a step) and `ema_symmetric` (which measures its range); and
     the gold loss is a mean over the labelled rows of each process.
     """
+    if data.unlabelled is not None and not texts_per_batch(recipe, data):
+        shares = f"batch_size {recipe.batch_size} and texts_share {recipe.texts_share:g}"
+        raise RecipeError(f"recipe: {shares} leave no row for unlabelled texts; raise both, or give no texts")
     epoch = math.ceil(len(data.train) / (recipe.batch_size - texts_per_batch(recipe, data)))
     steps = planned_steps(recipe, epoch)
     interval = recipe.eval_every or epoch

@@ -64,6 +64,8 @@ def provenance(model: Path) -> dict[str, Any]:
     folder = model.absolute()  # so that "." has a name and a parent
     run = folder.parent if folder.name == RUN_MODEL else folder
     notes = load_json(run / NOTES) if (run / RUN_MODEL).is_dir() else None
+    if isinstance(notes, dict):
+        notes = {**notes, **notes.get("before", {})}  # of the model that is there while its run goes on longer
     if not isinstance(notes, dict) or "metrics" not in notes:
         return {}
     request = notes["request"]

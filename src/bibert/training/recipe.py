@@ -131,7 +131,8 @@ def load_recipe(name_or_path: str | Path, changes: Mapping[str, Any] | None = No
         recipe = recipe.with_changes(values, where)
     changes = changes or {}
     if "epochs" in changes:  # a preset's limits would undo them
-        changes = {"min_steps": 0, "max_steps": 0, **changes}
+        own = {} if name in known else table
+        changes = {limit: 0 for limit in ("min_steps", "max_steps") if limit not in own} | dict(changes)
     return recipe.with_changes(changes, "recipe")
 
 

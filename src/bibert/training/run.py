@@ -11,6 +11,7 @@ this needs no torch.
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ LOG = "log.jsonl"
 PROBE = "probe.jsonl"
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")  # their versions decide the numbers
 LENGTHS = ("recipe.epochs", "recipe.min_steps", "recipe.max_steps")  # a run may get longer
+FINISHED = ("metrics", "temperature")  # the notes of a finished run
 BESIDE_THE_WEIGHTS = 1 << 20  # bytes for tokenizer, configuration and the like
 
 
@@ -108,7 +110,9 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]
     # A digest identifies data and models, so their names and places may change.
     identified = [key.removesuffix("sha256") for key, value in before.items() if key.endswith(".sha256") and value]
     may_change = {part + name for part in identified for name in ("name", "source", "train", "texts", "columns")}
-    longer = [key for key in changed if key in LENGTHS and before.get(key) and now[key] > before[key]]
+    longer = [key for key in changed if key in LENGTHS and _length(now, key) > _length(before, key) > 0]
+    if longer:  # of epochs: then the floor of a preset no longer holds
+        longer += {"recipe.min_steps"}.intersection(changed) - set(longer)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # the other processes would not learn of it in time
         longer = []
     decisive = [key for key in changed if key not in may_change and key not in longer]
@@ -120,11 +124,19 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]
     return longer
 
 
+def _length(facts: Mapping[str, Any], key: str) -> float:
+    """A number of epochs or steps; `max_steps` of 0 is no limit."""
+    length: float = facts.get(key, 0)
+    return math.inf if key == "recipe.max_steps" and length == 0 else length
+
+
 def _note_longer(run: RunFolder, request: Mapping[str, Any], longer: Sequence[str]) -> None:
-    """Reopen a run that is to train longer: its best model so far stays until the new one is saved."""
+    """Reopen a run that is to train longer: its best model so far stays, with its notes, until the new one is saved."""
     notes = load_json(run.notes)
     earlier = {key: notes["request"]["recipe"][key.partition(".")[2]] for key in longer}
-    kept = {name: value for name, value in notes.items() if name != "metrics"}
+    kept = {name: value for name, value in notes.items() if name not in FINISHED}
+    if "metrics" in notes:
+        kept["before"] = {name: notes[name] for name in ("request", *FINISHED) if name in notes}
     save_json(run.notes, {**kept, "request": request, "continued": [*notes.get("continued", []), earlier]})
 
 
@@ -177,7 +189,8 @@ def finish(run: RunFolder, classifier: "Classifier", metrics: Mapping[str, float
     """Save the trained model, its temperature and its metrics, which mark a run as finished."""
     if is_main_process():
         save_classifier(classifier, run.model)
-        save_json(run.notes, load_json(run.notes) | {"metrics": dict(metrics), "temperature": temperature})
+        notes = {name: value for name, value in load_json(run.notes).items() if name != "before"}
+        save_json(run.notes, notes | {"metrics": dict(metrics), "temperature": temperature})
     _wait_for_everyone()  # the next run of the other processes may start from this model
 
 

@@ -16,9 +16,9 @@ from transformers import TrainerCallback, set_seed
 from bibert.data.encoding import Collator, EncodedSplit, check_length
 from bibert.data.examples import TextData
 from bibert.distill.objective import TERMS, Objective, match_layers
-from bibert.errors import CheckpointError, DataError, RecipeError
+from bibert.errors import CheckpointError, DataError, RecipeError, SchemeError
 from bibert.nn import model_folder
-from bibert.nn.checkpoint import Classifier, label_names_of, load_classifier
+from bibert.nn.checkpoint import Classifier, config_of, label_names_of, load_classifier
 from bibert.nn.model import BiBertForSequenceClassification, BiBertOutput
 from bibert.nn.schemes import SCHEDULES, Scheme, Stage, as_scheme
 from bibert.nn.students import calibrate, first_student, split_student
@@ -64,7 +64,7 @@ class DistillTrainer(BertTrainer):
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         self.objective = objective
-        self.match = match_layers(self.model, self.model if teacher is None else teacher.model)
+        self.match = match_layers(self.model.config, (self.model if teacher is None else teacher.model).config)
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any) -> Any:  # noqa: ARG002
         """The weighted sum of the terms in training; the label loss in evaluation."""
@@ -106,6 +106,8 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
     """
     scheme = as_scheme(scheme)
     if teacher is None:
+        if scheme.split:
+            raise SchemeError(f"scheme {scheme.name!r} is split from a teacher, and there is none; fine-tune one first")
         scheme = replace(scheme, schedule=SCHEDULES["labels"])
     objectives = stage_objectives(scheme, recipe)
     if teacher is None:
@@ -189,6 +191,11 @@ def load_teacher(teacher: str | Path, data: TextData, recipe: Recipe) -> Classif
     return classifier
 
 
+def check_start(start: str | Path, checkpoint: str | Path, data: TextData) -> None:
+    """Raise `CheckpointError` if a teacher made from `checkpoint` cannot teach a student made from `start`."""
+    match_layers(*(config_of(model_folder(model), data.label_names, {}) for model in (start, checkpoint)))
+
+
 def _load_start(start: str | Path, teacher: Classifier | None, data: TextData, recipe: Recipe) -> Classifier:
     """The BERT to make a student from; raises `CheckpointError` if it does not fit the teacher."""
     learned = label_names_of(start)
@@ -235,6 +242,12 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
             weights = {k: v for k, v in weights.items() if k in _terms_of(stage) or k not in TERMS}
         used |= weights.keys()
         objectives[stage.name] = Objective({**stage.weights, **weights}, recipe.norm_scope, recipe.mask_padding)
+    labels = [name for name in ("class_weights", "label_smoothing") if getattr(recipe, name)]
+    if labels and not any("gold" in objective.weights for objective in objectives.values()):
+        raise RecipeError(
+            f"recipe: {labels[0]} is for the loss of labels, which {scheme.name!r} does not have; "
+            "give it a weight with weights.gold, or leave it out"
+        )
     if unused := [name for name in recipe.weights if name not in used]:
         known = ", ".join(sorted(set().union(*map(_terms_of, scheme.schedule))))
         raise RecipeError(

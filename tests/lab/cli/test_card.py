@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from bibert.data.metrics import calibration_error, reliability
 from bibert.nn.schemes import get_scheme
+from bibert.packed import file
 from bibert.runtime.classifier import load
 from bibert.training.provenance import weights_digest
 
@@ -133,7 +135,9 @@ def test_the_teacher_is_called_by_its_scheme(scheme, called, bits, written, run_
     assert cells_of(text, "teacher, torch")[0] == bits
 
 
-def test_the_model_that_training_started_from_is_described(written, run_folder, student, rows, tmp_path):
+def test_the_model_that_training_started_from_is_described(
+    written, run_folder, student, packed_file, rows, tmp_path, bibert
+):
     shutil.copytree(student, tmp_path / "first" / "model")
     scheme = get_scheme("bibert").to_dict()
     data = NOTES["request"]["data"] | {"train": "first.csv"}
@@ -142,10 +146,17 @@ def test_the_model_that_training_started_from_is_described(written, run_folder, 
     unknown = {"name": str(student), "sha256": "cd" * 32}
     on_the_hub = {"name": "owner/bert", "sha256": None}
     facts = ("`bibert`", "0.6250", "reviews, first.csv", "seed = 7, epochs = 2.0, max_steps = 9, batch")
-    for started, expected in ((start, facts), (unknown, [f"{'cd' * 8}…"]), (on_the_hub, ["Hub"])):
+    packed = {"name": str(packed_file), "sha256": "cd" * 32}
+    cases = (start, facts), (unknown, [f"{'cd' * 8}…"]), (on_the_hub, ["Hub"]), (packed, ["packed file student.bibert"])
+    for started, expected in cases:
         write_notes(run_folder, start=started)
-        [line] = [line for line in written(run_folder, rows).splitlines() if line.startswith("- Started from")]
+        text = written(run_folder, rows)
+        [line] = [line for line in text.splitlines() if line.startswith("- Started from")]
         assert all(fact in line for fact in expected)
+        assert "trained on labels alone. Recipe" in text
+    odd, model = tmp_path / "odd.bibert", file.load(tmp_path / "m.bibert")
+    file.save(replace(model, about={**model.about, "start": "y"}), odd)
+    assert bibert("card", rows, "-m", odd, "--title", "x", "-o", tmp_path / "x.md") == 0
 
 
 def test_a_teacher_without_notes_or_with_other_weights_is_refused(bibert, refused, run_folder, teacher, rows, tmp_path):

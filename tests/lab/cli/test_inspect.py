@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 
@@ -16,7 +17,7 @@ from bibert.lab.cost import flops
 from bibert.lab.parts import summarize
 from bibert.nn.schemes import SCHEMES, get_scheme
 from bibert.nn.students import half_width_ternary
-from bibert.packed.file import load
+from bibert.packed.file import load, save
 from bibert.packed.header import Description
 
 
@@ -75,6 +76,15 @@ def test_a_label_that_looks_like_markup_is_shown_as_it_is(student, tmp_path, bib
     folder = changed(student, tmp_path / "odd", id2label={"0": "[red]", "1": "[/b]"})
     assert bibert("inspect", folder, "--tokens", 8) == 0
     assert "[red], [/b]" in capsys.readouterr().out
+
+
+def test_the_origin_of_a_file_sends_no_sequences_to_the_terminal(packed_file, tmp_path, bibert, capsys):
+    about = {"scheme": "\x1b]0;owned\x07", "\x9b2J": ["\x1b[2J"], "start": {"scheme": "\x1b[1m"}}
+    save(replace(load(packed_file), about=about), tmp_path / "odd.bibert")
+    assert bibert("inspect", tmp_path / "odd.bibert", "--tokens", 8) == 0
+    out = capsys.readouterr().out
+    assert "\ufffd]0;owned\ufffd" in out
+    assert not {"\x1b", "\x07", "\x9b"} & set(out)
 
 
 def test_a_folder_shows_what_the_file_will_take(student, packed_file, shown):
@@ -150,6 +160,24 @@ def test_a_run_folder_and_a_folder_with_one_packed_file_are_their_model(student,
     (tmp_path / "run" / "model").symlink_to(student)
     assert shown(tmp_path / "run") == shown(tmp_path / "run" / "model")
     assert shown(packed_file.parent, "--tokens", 8) == shown(packed_file, "--tokens", 8)
+
+
+def test_a_run_folder_has_the_notes_of_its_run(student, shown, tmp_path):
+    shutil.copytree(student, tmp_path / "run" / "model")
+    request = {"data": {"name": "reviews"}, "recipe": {"max_length": 16}}
+    notes = {"request": request, "metrics": {"dev_accuracy": 0.75}, "temperature": 2.5}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(notes))
+    values = shown(tmp_path / "run", "--tokens", 8)
+    assert (values["temperature"], values["max_length"]) == (2.5, 16)
+    assert values["about"]["metrics"] == {"dev_accuracy": 0.75}
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("analyze", "report", "-o", "page.html", "-m")])
+def test_a_folder_of_runs_is_refused_with_their_names(words, student, refused, tmp_path):
+    (tmp_path / "trec" / "student").mkdir(parents=True)
+    (tmp_path / "trec" / "student" / "model").symlink_to(student)
+    error = refused(*words, tmp_path / "trec")
+    assert f"give one of the runs in it: {tmp_path / 'trec' / 'student'}\n" in error
 
 
 def test_a_summary_needs_no_engine(packed_file, shown, monkeypatch):

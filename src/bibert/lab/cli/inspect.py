@@ -3,6 +3,7 @@
 import json as json_format
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from rich.table import Table
 
 from bibert.cli.console import print_json, print_table
-from bibert.cli.options import PACKED_HELP, Json
+from bibert.cli.options import PACKED_HELP, Json, usual_length
 from bibert.errors import CheckpointError, EngineError
 from bibert.lab.architecture import count_parameters, read_architecture, read_json
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
@@ -21,7 +22,8 @@ from bibert.nn import CONFIG_NAME, network_folder
 from bibert.nn.packable import packed_config, why_not_packable
 from bibert.nn.schemes import SCHEMES, as_scheme
 from bibert.packed.file import load
-from bibert.packed.header import Description
+from bibert.packed.header import NOT_IN_LABELS, Description
+from bibert.training.provenance import provenance
 
 MEGA = 10**6
 NOTES = {
@@ -71,7 +73,8 @@ def inspect(
         notes["size"] = f"{total.nbytes:,} bytes; in float32 {total.float32_bytes:,}, {total.ratio:.1f} times as many"
         work = f"{total.product_flops:,.0f} for products, {elementwise:,.0f} for work on single floats"
         notes |= {"work": f"{summary.flops:,.0f} FLOPs: {work}", **NOTES}
-    print_table(notes_table(notes.items()))
+    clean = partial(NOT_IN_LABELS.sub, "\ufffd")  # a file must not send sequences to the terminal
+    print_table(notes_table((clean(name), clean(text)) for name, text in notes.items()))
 
 
 def _file(model: str) -> tuple[Facts, Contents]:
@@ -99,6 +102,9 @@ def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     answer = f"no: {reason}; distill a student with --bits 1, 2 or 4" if reason else "yes, with bibert pack"
     answer = answer if scheme.is_quantized else "once it is distilled into a student of scheme 'bibert'"
     facts: Facts = {"folder": str(folder), "scheme": scheme.name, "bits": str(scheme.bits), "can_be_packed": answer}
+    about = provenance(folder)
+    temperature = about.pop("temperature", 1.0)
+    facts |= {"about": about} if about else {}
     if config.get("kept_heads"):  # a half-width student of BinaryBERT, which no rule covers
         return facts, None
     shape = read_architecture(folder)
@@ -110,7 +116,8 @@ def _folder(folder: Path) -> tuple[Facts, Contents | None]:
     labels = tuple(names[number] for number in sorted(names, key=int))
     tokenizer = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
     text = json_format.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) if tokenizer else ""
-    return facts, (Description(packed, labels, min(TOKENS, packed.positions), {}), len(text.encode()))
+    length = usual_length(about.get("recipe", {}), packed.positions)
+    return facts, (Description(packed, labels, length, about, temperature=temperature), len(text.encode()))
 
 
 def parts_table(summary: Summary) -> Table:
@@ -137,7 +144,7 @@ def _about(about: Mapping[str, Any]) -> dict[str, str]:
     start, starts = about.get("start"), []
     while isinstance(start, Mapping):
         metrics = _shown(start.get("metrics", {})) or "no metrics recorded"
-        starts.append(f"{start.get('scheme', 'another BERT')} with {metrics}")
+        starts.append(f"{start.get('scheme', start.get('file', 'another BERT'))} with {metrics}")
         start = start.get("start")
     return lines | ({"about start": "; before it ".join(starts)} if starts else {})
 

@@ -82,7 +82,7 @@ async function classify() {
   asking = new AbortController();
   const { signal } = asking;
   const text = $("text").value;
-  if (!text) return state.names.forEach((name) => showAnswer(name, null));
+  if (!text.trim()) return state.names.forEach((name) => showAnswer(name, null));
   const answers = state.names.map(async (name) => {
     const answer = await ask(modelPath(name, "predict"), { inputs: text }, signal);
     if (!signal.aborted) showAnswer(name, answer);
