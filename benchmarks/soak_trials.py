@@ -26,8 +26,8 @@ from file_mutants import WORDS, tokenizer_values
 from random_models import random_packed
 
 from bibert.data.examples import Split
-from bibert.data.synthetic import make_reviews
 from bibert.errors import BibertError
+from bibert.lab.synthetic import make_reviews
 from bibert.machine import peak_memory_bytes
 from bibert.models import DEFAULT, find_file
 from bibert.packed.file import load as load_packed

@@ -183,7 +183,7 @@ def bibert():
 @pytest.fixture(scope="session")
 def student(tmp_path_factory, save_untrained):
     """The folder of a 1-1-1 student with Bi-Attention."""
-    from bibert.data.synthetic import synthetic_reviews
+    from bibert.lab.synthetic import synthetic_reviews
 
     names = {0: "negative", 1: "positive"}
     labels = {"id2label": names, "label2id": {name: label for label, name in names.items()}}

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bibert.cli.app import run
-from bibert.data.synthetic import make_reviews
 from bibert.distill.objective import TERMS
+from bibert.lab.synthetic import make_reviews
 from bibert.nn.schemes import SCHEMES
 from bibert.training.recipe import Recipe, presets
 

@@ -9,8 +9,8 @@ import pytest
 
 from bibert.data.columns import Columns
 from bibert.data.metrics import calibration_error, reliability
-from bibert.data.synthetic import make_reviews
 from bibert.data.tables import load_split
+from bibert.lab.synthetic import make_reviews
 from bibert.packed.file import load, save
 from bibert.runtime import classifier as classifiers
 

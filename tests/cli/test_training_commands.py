@@ -13,7 +13,7 @@ import pytest
 
 from bibert.cli.app import run
 from bibert.data.encoding import train_tokenizer
-from bibert.data.synthetic import synthetic_reviews
+from bibert.lab.synthetic import synthetic_reviews
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.training.recipe import load_recipe

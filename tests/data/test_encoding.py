@@ -73,7 +73,7 @@ def test_the_most_frequent_words_are_kept_and_ties_go_by_the_alphabet():
 
 def test_the_same_texts_give_the_same_vocabulary_in_another_process():
     program = (
-        "import json; from bibert.data.synthetic import make_reviews;"
+        "import json; from bibert.lab.synthetic import make_reviews;"
         "from bibert.data.encoding import train_tokenizer;"
         "print(json.dumps(train_tokenizer(make_reviews(200, 0).texts).get_vocab(), sort_keys=True))"
     )

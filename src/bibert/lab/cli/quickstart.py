@@ -28,11 +28,11 @@ def quickstart(
     require_torch("bibert quickstart")
     from bibert.cli.progress import TrainingProgress
     from bibert.data.metrics import score
-    from bibert.data.synthetic import synthetic_reviews
     from bibert.lab.quickstart import DEV_ROWS, STUDENTS, TRAIN_ROWS, packed_file
     from bibert.lab.quickstart import quickstart as run
     from bibert.lab.rivals.benchmark import Plan, compare
     from bibert.lab.rivals.engines import Shape, get_rivals
+    from bibert.lab.synthetic import synthetic_reviews
     from bibert.runtime.classifier import load
     from bibert.training.floor import bag_of_words
 

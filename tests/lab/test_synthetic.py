@@ -7,8 +7,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from bibert.data.synthetic import GRAMMAR, LABEL_NAMES, make_reviews, synthetic_reviews
 from bibert.errors import DataError
+from bibert.lab.synthetic import GRAMMAR, LABEL_NAMES, make_reviews, synthetic_reviews
 
 DOMAINS = [GRAMMAR["any"], *GRAMMAR["domains"]]
 GOOD, BAD = ({word for domain in DOMAINS for word in domain[kind]} for kind in ("good", "bad"))

@@ -15,7 +15,7 @@ from bibert.errors import DataError
 
 LABEL_NAMES = ("negative", "positive")
 MOST_ROWS = 1_000_000  # far fewer than there are reviews, so that drawing new ones stays quick
-GRAMMAR = tomllib.loads(resources.files("bibert.data").joinpath("reviews.toml").read_text(encoding="utf-8"))
+GRAMMAR = tomllib.loads(resources.files("bibert.lab").joinpath("reviews.toml").read_text(encoding="utf-8"))
 
 
 def synthetic_reviews(train_rows: int, dev_rows: int, seed: int) -> TextData:
