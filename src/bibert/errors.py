@@ -63,8 +63,7 @@ PACKAGES_OF_EXTRA = {
 
 def require_extra(extra: str, purpose: str) -> None:
     """Raise `MissingExtraError` with the pip line unless every package of `extra` can be imported."""
-    missing = [name for name in PACKAGES_OF_EXTRA[extra] if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := [name for name in PACKAGES_OF_EXTRA[extra] if importlib.util.find_spec(name) is None]:
         remedy = f"pip install 'bibert[{extra}]' (in a clone: pip install '.[{extra}]')"
         raise MissingExtraError(f"{purpose} needs {', '.join(missing)}, not installed here: {remedy}")
 
@@ -72,8 +71,7 @@ def require_extra(extra: str, purpose: str) -> None:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message: the closest known name, or all of them."""
     choices = list(known)
-    close = difflib.get_close_matches(name, choices, n=1)
-    if close:
+    if close := difflib.get_close_matches(name, choices, n=1):
         return f"did you mean {close[0]!r}?"
     return "choose one of " + ", ".join(choices)
 

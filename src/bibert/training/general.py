@@ -123,12 +123,8 @@ def encode_general(data: TextData, classifier: Classifier, recipe: Recipe) -> Tr
     texts, tokenizer = data.train.texts, classifier.tokenizer
     first, second = texts[0:-1:TEXTS_PER_PAIR], texts[1::TEXTS_PER_PAIR]
     single = tuple(text for row, text in enumerate(texts) if row % TEXTS_PER_PAIR > 1)
-    parts = (
-        Split(single, None, (0,) * len(single), data.train.origin),
-        Split(first, second, (0,) * len(first), data.train.origin),
-    )
-    return TrainingData(
-        train=EncodedSplit.joined([encode(part, tokenizer, recipe.max_length) for part in parts]),
-        dev={name: encode(split, tokenizer, recipe.max_length) for name, split in data.dev.items()},
-        metrics=data.metrics,
-    )
+    rows = ((single, None), (first, second))
+    parts = [Split(ones, pairs, (0,) * len(ones), data.train.origin) for ones, pairs in rows]
+    train = EncodedSplit.joined([encode(part, tokenizer, recipe.max_length) for part in parts])
+    dev = {name: encode(split, tokenizer, recipe.max_length) for name, split in data.dev.items()}
+    return TrainingData(train, dev, data.metrics)

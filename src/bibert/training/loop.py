@@ -190,9 +190,8 @@ class BertTrainer(Trainer):  # type: ignore[misc]
     def precision(self, model: Any) -> AbstractContextManager[None]:
         """Inside, products are computed in the recipe's precision in training, and in float32 otherwise."""
         several = self.args.n_gpu > 1 and self.recipe.precision == "fastest"  # DataParallel would compute in float16
-        return products_in(
-            self.recipe.precision if model.training and not several else "float32", self.args.device.type
-        )
+        precision: Precision = self.recipe.precision if model.training and not several else "float32"
+        return products_in(precision, self.args.device.type)
 
     def gold_loss(self, labels: Tensor) -> Callable[[Tensor], Tensor]:
         """The loss of logits against `labels`, by the recipe."""
@@ -259,19 +258,12 @@ def encode_data(data: TextData, classifier: Classifier, recipe: Recipe) -> Train
     check_length(recipe.max_length, classifier.model.config.max_position_embeddings)
     train = encode(data.train, classifier.tokenizer, recipe.max_length)
     check_types(train, classifier.model.config.type_vocab_size)
-    return TrainingData(
-        train=train,
-        dev={name: encode(split, classifier.tokenizer, recipe.max_length) for name, split in data.dev.items()},
-        metrics=data.metrics,
-        unlabelled=None if data.unlabelled is None else _without_labels(data, classifier, recipe),
-    )
-
-
-def _without_labels(data: TextData, classifier: Classifier, recipe: Recipe) -> EncodedSplit:
-    assert data.unlabelled is not None
+    dev = {name: encode(split, classifier.tokenizer, recipe.max_length) for name, split in data.dev.items()}
+    if data.unlabelled is None:
+        return TrainingData(train, dev, data.metrics)
     rows = encode(data.unlabelled, classifier.tokenizer, recipe.max_length)
     missing = np.full(len(rows), NO_CLASS) if data.label_names else np.full(len(rows), np.nan, dtype=np.float32)
-    return replace(rows, labels=missing)
+    return TrainingData(train, dev, data.metrics, replace(rows, labels=missing))
 
 
 def dropout_overrides(recipe: Recipe) -> dict[str, float]:
@@ -289,8 +281,7 @@ def texts_per_batch(recipe: Recipe, data: TrainingData) -> int:
 
 def planned_steps(recipe: Recipe, epoch: int) -> int:
     """The optimizer steps of a training: its epochs of so many steps each, within the recipe's limits."""
-    steps = math.ceil(recipe.epochs * epoch)
-    wanted = max(steps, recipe.min_steps)
+    wanted = max(math.ceil(recipe.epochs * epoch), recipe.min_steps)
     return min(wanted, recipe.max_steps or wanted)
 
 
@@ -307,8 +298,7 @@ def training_arguments(recipe: Recipe, data: TrainingData, folder: Path, **chang
         raise RecipeError(f"recipe: {shares} leave no row for unlabelled texts; raise both, or give no texts")
     epoch = math.ceil(len(data.train) / (recipe.batch_size - texts_per_batch(recipe, data)))
     steps = planned_steps(recipe, epoch)
-    interval = recipe.eval_every or epoch
-    interval = min(interval, max(steps // max(recipe.evaluations, 1), 1))
+    interval = min(recipe.eval_every or epoch, max(steps // max(recipe.evaluations, 1), 1))
     arguments = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,

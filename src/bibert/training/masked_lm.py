@@ -112,8 +112,7 @@ def load_masked_lm(checkpoint: str | Path) -> MaskedWordModel:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         remedy = "give a folder with config.json, model.safetensors and tokenizer.json, or a name on the Hub"
         raise CheckpointError(f"{checkpoint}: cannot be loaded as a masked LM ({one_line(error)}); {remedy}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if missing := sorted(report["missing_keys"]):
         problem = f"{len(missing)} weights of a masked LM are missing ({missing[0]}, ...), its words would be random"
         raise CheckpointError(f"{checkpoint}: {problem}; give one trained as a masked LM, such as bert-base-uncased")
     tokenizer = load_tokenizer(checkpoint, model.config.vocab_size)

@@ -16,7 +16,6 @@ from bibert.data import MAX_LENGTH
 from bibert.errors import RecipeError, did_you_mean
 
 Precision = Literal["float32", "bfloat16", "int8", "fastest"]  # the last is the fastest one of the processor
-PRESETS_FILE = "presets.toml"
 SEEDS = 2**32  # numpy takes no larger seed
 POSITIVE = ("learning_rate", "step_learning_rate", "epochs", "batch_size", "max_length", "adam_epsilon", "log_every")
 COUNTS = ("min_steps", "max_steps", "weight_decay", "clip_norm", "eval_every", "evaluations", "patience")
@@ -109,8 +108,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
 
 def presets() -> dict[str, dict[str, Any]]:
     """The tables of presets.toml by name."""
-    text = resources.files("bibert.recipes").joinpath(PRESETS_FILE).read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(resources.files("bibert.recipes").joinpath("presets.toml").read_text(encoding="utf-8"))
 
 
 def with_defaults(noted: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,8 +115,7 @@ def _check_same_request(run: RunFolder, request: Mapping[str, Any]) -> list[str]
         longer += {"recipe.min_steps"}.intersection(changed) - set(longer)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # the other processes would not learn of it in time
         longer = []
-    decisive = [key for key in changed if key not in may_change and key not in longer]
-    if decisive:
+    if decisive := [key for key in changed if key not in may_change and key not in longer]:
         name = f"{decisive[0].partition('.')[0]}.name"  # says more than a digest or a field of a scheme
         key = name if name in changed else decisive[0]
         change = f"{key} was {before.get(key)!r}, now {now.get(key)!r}"

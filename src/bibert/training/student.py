@@ -152,8 +152,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
 
 def _check_without_teacher(objectives: Mapping[str, Objective], data: TextData) -> None:
     """Refuse what only a teacher can give: targets of loss terms, and labels of unlabelled texts."""
-    compared = [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]
-    if compared:
+    if compared := [name for one in objectives.values() for name in one.weights if TERMS[name].teacher]:
         raise RecipeError(f"recipe: weights.{compared[0]} compares with a teacher, and there is none; leave it out")
     if data.unlabelled is not None:
         raise DataError(f"{data.unlabelled.origin}: has no labels, and there is no teacher to give them; name one")
@@ -244,15 +243,12 @@ def stage_objectives(scheme: Scheme, recipe: Recipe) -> dict[str, Objective]:
         objectives[stage.name] = Objective({**stage.weights, **weights}, recipe.norm_scope, recipe.mask_padding)
     labels = [name for name in ("class_weights", "label_smoothing") if getattr(recipe, name)]
     if labels and not any("gold" in objective.weights for objective in objectives.values()):
-        raise RecipeError(
-            f"recipe: {labels[0]} is for the loss of labels, which {scheme.name!r} does not have; "
-            "give it a weight with weights.gold, or leave it out"
-        )
+        problem = f"{labels[0]} is for the loss of labels, which {scheme.name!r} does not have"
+        raise RecipeError(f"recipe: {problem}; give it a weight with weights.gold, or leave it out")
     if unused := [name for name in recipe.weights if name not in used]:
         known = ", ".join(sorted(set().union(*map(_terms_of, scheme.schedule))))
-        raise RecipeError(
-            f"recipe: weights.{unused[0]} applies to no stage of {scheme.name!r}; its stages take {known}"
-        )
+        problem = f"weights.{unused[0]} applies to no stage of {scheme.name!r}"
+        raise RecipeError(f"recipe: {problem}; its stages take {known}")
     return objectives
 
 
