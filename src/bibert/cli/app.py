@@ -64,12 +64,10 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name in COMMANDS:
             found = getattr(importlib.import_module(COMMANDS[name].module), name)
-            group = (
-                found if isinstance(found, typer.Typer) else typer.Typer(rich_markup_mode=None, add_completion=False)
-            )
-            if group is not found:  # a function, which becomes the only command of its group
-                group.command(name)(found)
-            self.commands[name] = typer.main.get_command(group)
+            if not isinstance(found, typer.Typer):  # a function, which becomes the only command of a group
+                function, found = found, typer.Typer(rich_markup_mode=None, add_completion=False)
+                found.command(name)(function)
+            self.commands[name] = typer.main.get_command(found)
         return super().resolve_command(ctx, args)
 
     # Typer would end a command with code 1 if a pipe is closed.

@@ -1,7 +1,4 @@
-"""`bibert augment`: write an augmented copy of a training set, as TinyBERT does.
-
-Options, loading and progress live here, the augmentation in `data.augment`.
-"""
+"""`bibert augment`: write an augmented copy of a training set; how texts are augmented is in `data.augment`."""
 
 from pathlib import Path
 from typing import Annotated

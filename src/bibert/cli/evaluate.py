@@ -88,7 +88,6 @@ def _network(folder: Path, max_length: int | None) -> Evaluated:
     classifier = load_classifier(folder)
     origin, positions = provenance(folder), classifier.model.config.max_position_embeddings
     longest = min(max_length or options.usual_length(origin.get("recipe", {}), positions), positions)
-
     logits = partial(predict_logits, classifier, max_length=longest, watch=partial(tracked, title="evaluating"))
     scheme = classifier.model.config.quantization.name
     return Evaluated(scheme, classifier.label_names, longest, origin.get("temperature", 1.0), origin, logits)

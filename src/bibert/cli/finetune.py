@@ -1,22 +1,18 @@
 """`bibert finetune`: the teacher."""
 
+from bibert.cli import options
 from bibert.cli.console import print_metrics, say
-from bibert.cli.options import (
-    Checkpoint,
-    DataOptions,
-    Json,
-    Output,
-    TrainingOptions,
-    import_quietly,
-    with_option_groups,
-)
 from bibert.errors import require_extra
 from bibert.nn import RUN_MODEL, model_folder
 
 
-@with_option_groups
+@options.with_option_groups
 def finetune(
-    checkpoint: Checkpoint, output: Output, data: DataOptions, training: TrainingOptions, json: Json = False
+    checkpoint: options.Checkpoint,
+    output: options.Output,
+    data: options.DataOptions,
+    training: options.TrainingOptions,
+    json: options.Json = False,
 ) -> None:
     """Fine-tune a full-precision BERT on labelled text: the teacher of a later `bibert distill`.
 
@@ -28,7 +24,7 @@ def finetune(
     recipe, arguments = training.load("teacher"), training.trainer_arguments()
     model_folder(checkpoint)
     texts = data.load_and_report()
-    import_quietly()
+    options.import_quietly()
     from bibert.cli.progress import TrainingProgress
     from bibert.training.teacher import finetune as run
 

@@ -29,9 +29,8 @@ def push(
     load(file)  # raises if the file is damaged
     card = card or file.with_suffix(".md")
     if not card.is_file():
-        raise BibertError(
-            f"{card}: no such card; write one with bibert card TEST.csv -m {file} --title TITLE -o {card}"
-        )
+        command = f"bibert card TEST.csv -m {file} --title TITLE -o {card}"
+        raise BibertError(f"{card}: no such card; write one with {command}")
     say(f"{publish(file, card, name, private=private)}: uploaded {file.stat().st_size:,} bytes and {card}")
     say(f"next: bibert predict -m {name} 'a text'")
 

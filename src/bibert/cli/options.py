@@ -198,9 +198,8 @@ class EvaluationOptions:
             return Evaluation(splits, task.metrics)
         if self.data is None:
             raise DataError("no data: give a file, or a GLUE task with --task")
-        return Evaluation(
-            {"all": load_split(self.data, self.columns.beside(about), label_names)}, metrics_for(label_names)
-        )
+        rows = load_split(self.data, self.columns.beside(about), label_names)
+        return Evaluation({"all": rows}, metrics_for(label_names))
 
     @property
     def columns(self) -> "Columns":
@@ -211,9 +210,8 @@ class EvaluationOptions:
 
     def _check_task(self, **of_files: object) -> None:
         """Refuse options of files with a task, which has its own columns and dev set."""
-        values = {
-            name: getattr(self, name) for name in ("text_column", "pair_column", "label_column", "delimiter")
-        } | of_files
+        names = ("text_column", "pair_column", "label_column", "delimiter")
+        values = {name: getattr(self, name) for name in names} | of_files
         given = [f"--{name}".replace("_", "-") for name, value in values.items() if value not in (None, "")]
         if self.task is not None and given:
             raise DataError(f"--task {self.task} has its own columns, labels and dev set; leave out {', '.join(given)}")
@@ -229,7 +227,6 @@ class DataOptions(EvaluationOptions):
     regression: Annotated[
         bool | None, option("Labels are scores, or classes; inferred if not given.", "--regression/--classes")
     ] = None
-
     texts: Annotated[
         list[Path] | None,
         option("More texts, without labels (they need a teacher): lines or a table, plain or .gz; may be repeated."),

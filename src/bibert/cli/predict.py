@@ -195,8 +195,7 @@ def _source_of(rows: InputOptions, target: Path | None, on_error: str) -> "Sourc
         raise BibertError(f"{target}: is the input itself; give another name, the input is kept")
     if path is None and sys.stdin is not None and sys.stdin.isatty():
         say("type a text and Enter; Ctrl-D ends")
-    decoding = Decoding(rows.encoding, on_error, REMEDY_OF_FILES)
-    return Source(path, file_format, columns, decoding)
+    return Source(path, file_format, columns, Decoding(rows.encoding, on_error, REMEDY_OF_FILES))
 
 
 def _label_texts(texts: "list[Text]", labeller: "Labeller", target: Path | None, written: str) -> None:

@@ -50,9 +50,8 @@ def find_columns(names: Iterable[str], wanted: Columns, header_place: str) -> Co
     """Find the text, pair and label columns among `names`; `header_place` is the place of the header, for messages."""
     names = [name for name in names if name]
     wanted = _spelled(wanted, names, header_place)
-    found = replace(
-        _texts_among(names, wanted, header_place), label=wanted.label or _first_known(NAMES["labels"], names)
-    )
+    found = _texts_among(names, wanted, header_place)
+    found = replace(found, label=wanted.label or _first_known(NAMES["labels"], names))
     return _complete(found, ("text", "label"), names, header_place)
 
 
@@ -75,10 +74,8 @@ def _spelled(wanted: Columns, names: Sequence[str], header_place: str) -> Column
     found = {part: getattr(wanted, part) for part in ("text", "pair", "label")}
     found = {part: name if name in known else _first_known([name.lower()], names) for part, name in found.items()}
     if missing := [getattr(wanted, part) for part, name in found.items() if getattr(wanted, part) and not name]:
-        remedy = "; ".join(did_you_mean(name, names) for name in missing)
-        raise DataError(
-            f"{header_place}: no column {' and no column '.join(map(repr, missing))} among {shown(names)}; {remedy}"
-        )
+        columns, remedy = map(repr, missing), "; ".join(did_you_mean(name, names) for name in missing)
+        raise DataError(f"{header_place}: no column {' and no column '.join(columns)} among {shown(names)}; {remedy}")
     return replace(wanted, **found)
 
 

@@ -106,10 +106,8 @@ class EncodedSplit(Dataset[dict[str, Any]]):
     def joined(cls, splits: "Sequence[EncodedSplit]") -> "EncodedSplit":
         """All rows of several splits, one after the other."""
         lengths = np.concatenate([[0], *(split.lengths for split in splits)])
-        columns = {
-            name: np.concatenate([getattr(split, name) for split in splits])
-            for name in ("input_ids", "token_type_ids", "labels")
-        }
+        names = ("input_ids", "token_type_ids", "labels")
+        columns = {name: np.concatenate([getattr(split, name) for split in splits]) for name in names}
         return cls(offsets=np.cumsum(lengths, dtype=np.int64), **columns)
 
     @property

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -210,7 +211,7 @@ class Csv(Delimited):
                 yield start, fields
 
 
-class _RowLines:
+class _RowLines(Iterator[str]):
     """The lines of a CSV file; after a broken row, reading goes on with the line below the one where it starts."""
 
     def __init__(self, lines: Iterator[str | DataError]) -> None:
@@ -218,9 +219,6 @@ class _RowLines:
         self._lines = lines
         self._row: list[str | DataError] = []  # the lines of the row so far
         self._again: deque[str | DataError] = deque()  # lines to read once more
-
-    def __iter__(self) -> "_RowLines":
-        return self
 
     def __next__(self) -> str:
         if len(self._row) == MOST_LINES_OF_A_ROW:
@@ -265,7 +263,8 @@ class Excel(Reader):
         import openpyxl
 
         super().__init__(source, decoding)
-        with self._reading_excel():
+        self._reading = partial(_readable, source.origin, "Excel", NOT_EXCEL, "save it again as .xlsx or .csv")
+        with self._reading():
             book = openpyxl.load_workbook(io.BytesIO(source.stream.read()), read_only=True, data_only=True)
             self._rows = enumerate(book.worksheets[0].iter_rows(values_only=True), start=1)
             _, header = next(self._rows, (1, ()))
@@ -274,7 +273,7 @@ class Excel(Reader):
 
     def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:  # noqa: ARG002
         """Yield rows; those without any value are left out, and dates become text."""
-        with self._reading_excel():
+        with self._reading():
             while some := list(islice(self._rows, most_rows)):
                 filled = ((number, row) for number, row in some if any(cell is not None for cell in row))
                 yield [Row(number, self._cells(row), None) for number, row in filled]
@@ -282,14 +281,6 @@ class Excel(Reader):
     def _cells(self, row: Sequence[Any]) -> dict[str, object]:
         cells = (cell if isinstance(cell, str | int | float | None) else str(cell) for cell in row)
         return {name: cell for name, cell in zip(self.names, cells, strict=False) if name}
-
-    @contextmanager
-    def _reading_excel(self) -> Iterator[None]:
-        try:
-            yield
-        except NOT_EXCEL as error:
-            problem = f"is not a readable Excel file ({one_line(error)})"
-            raise DataError(f"{self.source.origin}: {problem}; save it again as .xlsx or .csv") from None
 
 
 class Parquet(Reader):
@@ -303,12 +294,13 @@ class Parquet(Reader):
 
         super().__init__(source, decoding)
         self._rows_read = 0
-        self._problems = (pyarrow.ArrowException, OSError, ValueError, OverflowError)
+        problems = (pyarrow.ArrowException, OSError, ValueError, OverflowError)
+        self._reading = partial(_readable, source.origin, "Parquet", problems, "write it again")
         stream: Any = source.stream
         if isinstance(stream, gzip.GzipFile):  # Parquet is not read from start to end
             with reading(source.origin):
                 stream = io.BytesIO(stream.read())
-        with self._reading_parquet():
+        with self._reading():
             self._file = pyarrow.parquet.ParquetFile(stream)
             self.schema = self._file.schema_arrow
         self.names = tuple(self.schema.names)
@@ -322,19 +314,20 @@ class Parquet(Reader):
 
     def chunks(self, most_rows: int, only: Sequence[str] = ()) -> Iterator[list[Row | DataError]]:
         """Yield batches of rows."""
-        with self._reading_parquet():
+        with self._reading():
             for batch in self._file.iter_batches(batch_size=most_rows):
                 first, rows = self._rows_read + 1, batch.select(only or self.names).to_pylist()
                 self._rows_read += len(batch)
                 yield [Row(first + place, cells, (batch, place)) for place, cells in enumerate(rows)]
 
-    @contextmanager
-    def _reading_parquet(self) -> Iterator[None]:
-        try:
-            yield
-        except self._problems as error:
-            problem = f"is not a readable Parquet file ({one_line(error)})"
-            raise DataError(f"{self.source.origin}: {problem}; write it again") from None
+
+@contextmanager
+def _readable(origin: str, kind: str, problems: tuple[type[Exception], ...], remedy: str) -> Iterator[None]:
+    """Turn what the library of a format raises into `DataError`."""
+    try:
+        yield
+    except problems as error:
+        raise DataError(f"{origin}: is not a readable {kind} file ({one_line(error)}); {remedy}") from None
 
 
 def _refuse_twice(names: Iterable[str], where: str) -> None:

@@ -151,18 +151,11 @@ def load_table(
         raise DataError(f"{whole.origin}: all {len(whole)} scores are {whole.labels[0]:g}; there is nothing to learn")
     if dev_table is not None:
         dev_columns = find_columns(dev_table.columns, found, dev_table.header_place)
-        parts = whole, split_of(dev_table, dev_columns, label_names)
+        train_rows, dev_rows = whole, split_of(dev_table, dev_columns, label_names)
     else:
-        parts = split_off_dev(whole, dev_share, seed, stratify=bool(label_names))
-    return TextData(
-        name=Path(train_table.origin).name,
-        train=parts[0],
-        dev={"dev": parts[1]},
-        label_names=label_names,
-        metrics=metrics_for(label_names),
-        source=train_table.origin,
-        columns=found,
-    )
+        train_rows, dev_rows = split_off_dev(whole, dev_share, seed, stratify=bool(label_names))
+    name, metrics = Path(train_table.origin).name, metrics_for(label_names)
+    return TextData(name, train_rows, {"dev": dev_rows}, label_names, metrics, train_table.origin, found)
 
 
 def load_split(source: TableSource, columns: Columns, label_names: tuple[str, ...]) -> Split:
@@ -245,12 +238,9 @@ def split_off_dev(split: Split, dev_share: float, seed: int, *, stratify: bool) 
 
 
 def _take(split: Split, rows: Sequence[int], part: str) -> Split:
-    return Split(
-        texts=tuple(split.texts[row] for row in rows),
-        pairs=None if split.pairs is None else tuple(split.pairs[row] for row in rows),
-        labels=tuple(split.labels[row] for row in rows),
-        origin=f"{split.origin} ({part})",
-    )
+    texts, labels = tuple(split.texts[row] for row in rows), tuple(split.labels[row] for row in rows)
+    pairs = None if split.pairs is None else tuple(split.pairs[row] for row in rows)
+    return Split(texts, pairs, labels, f"{split.origin} ({part})")
 
 
 def _tables(train: TableSource, dev: "TableSource | None", delimiter: str) -> tuple[Table, Table | None]:
