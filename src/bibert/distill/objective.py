@@ -13,16 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bibert.distill.losses import (
-    NormScope,
-    direction_distance,
-    dmd_loss,
-    hidden_direction_loss,
-    prediction_loss,
-    score_mse,
-    sentence,
-    token_mse,
-)
+from bibert.distill import losses
+from bibert.distill.losses import NormScope
 from bibert.errors import CheckpointError, NumericError, RecipeError, did_you_mean
 from bibert.nn.layers import PER_HEAD, BiBertConfig, LayerTrace
 from bibert.nn.model import BiBertOutput
@@ -96,8 +88,8 @@ class Lesson:
     def sentence_direction(self) -> Tensor:
         """How far the pooled first token points away from the teacher's embedding of the text."""
         assert self.pooled is not None
-        embedding = sentence(self.hidden_states[-1][1], self.mask)
-        return direction_distance(self.pooled, embedding, self.mask.new_ones(()), self.norm_scope, lead_dims=1)
+        embedding = losses.sentence(self.hidden_states[-1][1], self.mask)
+        return losses.direction_distance(self.pooled, embedding, self.mask.new_ones(()), self.norm_scope, lead_dims=1)
 
     def scoped(self, loss: Callable[..., Tensor]) -> LossOfLayer:
         """A loss of directions with the norm scope of the lesson."""
@@ -121,15 +113,15 @@ class Term:
 
 HIDDEN = ("hidden_states",)
 TERMS: Mapping[str, Term] = {
-    "attention": Term(lambda x: x.sum_over_layers(score_mse, "scores"), ("scores",)),
-    "mha": Term(lambda x: x.sum_over_layers(token_mse, "mha"), ("mha",)),
-    "hidden": Term(lambda x: x.sum_over_hidden_states(token_mse), HIDDEN),
-    "dmd_query": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "query"), ("query",)),
-    "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "key"), ("key",)),
-    "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(dmd_loss), "value"), ("value",)),
-    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(hidden_direction_loss)), HIDDEN),
+    "attention": Term(lambda x: x.sum_over_layers(losses.score_mse, "scores"), ("scores",)),
+    "mha": Term(lambda x: x.sum_over_layers(losses.token_mse, "mha"), ("mha",)),
+    "hidden": Term(lambda x: x.sum_over_hidden_states(losses.token_mse), HIDDEN),
+    "dmd_query": Term(lambda x: x.sum_over_layers(x.scoped(losses.dmd_loss), "query"), ("query",)),
+    "dmd_key": Term(lambda x: x.sum_over_layers(x.scoped(losses.dmd_loss), "key"), ("key",)),
+    "dmd_value": Term(lambda x: x.sum_over_layers(x.scoped(losses.dmd_loss), "value"), ("value",)),
+    "hidden_direction": Term(lambda x: x.sum_over_hidden_states(x.scoped(losses.hidden_direction_loss)), HIDDEN),
     "sentence_direction": Term(Lesson.sentence_direction, ("pooled",), pooled=True),
-    "prediction": Term(lambda x: prediction_loss(*x.logits), pooled=True, logits=True),
+    "prediction": Term(lambda x: losses.prediction_loss(*x.logits), pooled=True, logits=True),
     "gold": Term(lambda x: x.gold(x.logits[0]), pooled=True, logits=True, teacher=False),
 }
 

@@ -98,9 +98,8 @@ def publish(path: Path, card: Path, name: str, *, private: bool = False) -> str:
         hub = HfApi()
         hub.create_repo(name, private=private, exist_ok=True)
         if private and not hub.repo_info(name).private:
-            raise ModelFileError(
-                f"{name}: is public, so --private has no effect; make it private there, or leave it out"
-            )
+            remedy = "make it private there, or leave it out"
+            raise ModelFileError(f"{name}: is public, so --private has no effect; {remedy}")
         hub.create_commit(name, additions, commit_message=f"Add {path.name}")
         return f"{hub.endpoint}/{name}"
 
@@ -108,11 +107,14 @@ def publish(path: Path, card: Path, name: str, *, private: bool = False) -> str:
 @contextmanager
 def _asking_the_hub(message: str) -> Iterator[None]:
     """Turn errors of the Hub into `ModelFileError`; `message` has a place for the reason."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    # The bases are the errors of the HTTP client, which differs between versions of huggingface_hub.
-    failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
     try:
         yield
-    except failures as error:
+    except hub_failures() as error:
         raise ModelFileError(message.format(one_line(error))) from error
+
+
+def hub_failures() -> tuple[type[Any], ...]:
+    """The errors of huggingface_hub and of its HTTP client, which differs between its versions."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return OSError, ValueError, *HfHubHTTPError.__bases__

@@ -6,15 +6,15 @@ This file finds the folder of a network without torch.
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from bibert.errors import CheckpointError, one_line
 from bibert.files import load_json
-from bibert.models import SUFFIX, shipped_file, shipped_names
+from bibert.models import SUFFIX, hub_failures, shipped_file, shipped_names
 
 CONFIG_NAME = "config.json"
 RUN_MODEL = "model"  # the folder of the network in a run folder
 MODEL_TYPES = ("bert", "bibert")
+NOT_FOUND = "there is no such folder, and the Hub has no such name or cannot be reached"
 
 # Large tensors in huge pages: a training takes a tenth less memory. Torch reads this when it makes its first tensor.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
@@ -66,17 +66,13 @@ def model_folder(checkpoint: str | Path) -> str | Path:
 def _check_on_hub(name: str) -> None:
     """Refuse a name that the Hub does not have, at once: the libraries that download it try again for a minute."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError
 
-    # The bases are the errors of the HTTP client, which differs between versions of huggingface_hub.
-    failures: tuple[type[Any], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
     try:
         if not isinstance(try_to_load_from_cache(name, CONFIG_NAME), str):
             get_hf_file_metadata(hf_hub_url(name, CONFIG_NAME))
-    except failures as error:
-        reason = "there is no such folder, and the Hub has no such name or cannot be reached"
+    except hub_failures() as error:
         close = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, shipped_names(), n=1))
-        raise CheckpointError(f"{name}: {reason} ({one_line(error)}){close}") from error
+        raise CheckpointError(f"{name}: {NOT_FOUND} ({one_line(error)}){close}") from error
 
 
 def written_labels(folder: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokeni
 from transformers import logging as transformers_logging
 
 from bibert.errors import CheckpointError, NumericError, one_line
-from bibert.nn import MODEL_TYPES, is_packed, model_folder
+from bibert.nn import MODEL_TYPES, NOT_FOUND, is_packed, model_folder
 from bibert.nn.layers import BiBertConfig
 from bibert.nn.model import BiBertForSequenceClassification
 
@@ -42,10 +42,8 @@ def load_classifier(
 ) -> Classifier:
     """Load any BERT from a folder, a run folder or the Hub: a bare encoder, a classifier, or one of our own.
 
-    A packed file becomes a network again (`unpack`).
-
-    `label_names` are the labels of the data, () for regression; None keeps the checkpoint's own. `overrides` change
-    values of the configuration, such as dropout rates.
+    A packed file becomes a network again (`unpack`). `label_names` are the labels of the data, () for regression; None
+    keeps the checkpoint's own. `overrides` change values of the configuration, such as dropout rates.
     """
     place = model_folder(checkpoint)
     config = config_of(place, label_names, overrides or {})
@@ -90,9 +88,8 @@ def _written_config(checkpoint: str | Path) -> BertConfig:
     try:
         found = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
-        in_a_folder = "config.json cannot be read; give the folder of a BERT checkpoint"
-        on_the_hub = "there is no such folder, and the Hub has no such name or cannot be reached"
-        reason = in_a_folder if Path(checkpoint).is_dir() else on_the_hub
+        unreadable = "config.json cannot be read; give the folder of a BERT checkpoint"
+        reason = unreadable if Path(checkpoint).is_dir() else NOT_FOUND
         raise CheckpointError(f"{checkpoint}: {reason} ({one_line(error)})") from error
     if found.model_type not in MODEL_TYPES:
         problem = f"the architecture is {found.model_type!r}, this package binarizes BERT ({' or '.join(MODEL_TYPES)})"
@@ -132,8 +129,8 @@ def _weights(checkpoint: str | Path, config: BiBertConfig, new_head: bool) -> Bi
     for name, value in model.state_dict().items():
         if not value.isfinite().all():
             raise NumericError(f"{checkpoint}: {name!r} contains NaN or infinity; its training has diverged")
-    model.float()  # new tensors have the precision of the checkpoint
-    return model  # type: ignore[no-any-return]
+    # New tensors have the precision of the checkpoint.
+    return model.float()  # type: ignore[no-any-return]
 
 
 def _check_complete(checkpoint: str | Path, info: Mapping[str, Any], new_head: bool) -> None:

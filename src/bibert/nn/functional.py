@@ -219,17 +219,14 @@ def exact_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, name: 
     """
     longest = float(torch.linalg.vector_norm(x.detach(), dim=-1).amax()) if x.numel() else 0.0
     if not longest < LAYER_NORM_LIMIT:
-        raise NumericError(
-            f"{name}: a row of its input has the length {longest:g}, must stay below {LAYER_NORM_LIMIT:g}; "
-            "the model has diverged: train it with a lower learning rate"
-        )
+        limits = f"a row of its input has the length {longest:g}, must stay below {LAYER_NORM_LIMIT:g}"
+        raise NumericError(f"{name}: {limits}; the model has diverged: train it with a lower learning rate")
     grid = torch.round(x * GRID).to(torch.int64)
     channels = x.shape[-1]
     mean = grid.sum(dim=-1, keepdim=True).double() / channels
     variance = ((grid * grid).sum(dim=-1, keepdim=True).double() / channels - mean * mean).clamp_min(0.0)
-    centre = mean / GRID
     inverse = 1.0 / torch.sqrt(variance / GRID**2 + eps)
-    return (((x.double() - centre) * inverse) * weight.double() + bias.double()).to(x.dtype)
+    return (((x.double() - mean / GRID) * inverse) * weight.double() + bias.double()).to(x.dtype)
 
 
 def exact_tanh(x: Tensor) -> Tensor:

@@ -13,15 +13,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from bibert.nn.functional import (
-    AttentionResult,
-    HeadLevels,
-    attention_scores,
-    bamm,
-    mask_keys,
-    softmax,
-    straight_through,
-)
+from bibert.nn import functional
+from bibert.nn.functional import AttentionResult, HeadLevels
 from bibert.nn.products import Quantized
 from bibert.nn.quantizers import SMALLEST_STEP, Calibrated
 
@@ -153,14 +146,14 @@ class LevelAttention(nn.Module):
     def _train(
         self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor, dropout: float
     ) -> AttentionResult:
-        scores = attention_scores(query, key)
-        masked = mask_keys(scores, mask)
+        scores = functional.attention_scores(query, key)
+        masked = functional.mask_keys(scores, mask)
         with torch.no_grad():
             rounded = torch.exp(masked - masked.amax(dim=-1, keepdim=True)).mul_(2**self.bits - 1).add_(0.5).floor_()
             rounded /= rounded.sum(dim=-1, keepdim=True)
-        weights = F.dropout(straight_through(softmax(masked), rounded), dropout)
+        weights = F.dropout(functional.straight_through(functional.softmax(masked), rounded), dropout)
         levels = HeadLevels(query.levels, key.levels, value.levels)
-        return AttentionResult(bamm(Quantized(weights), value), scores, weights, levels)
+        return AttentionResult(functional.bamm(Quantized(weights), value), scores, weights, levels)
 
     def _evaluate(self, query: Quantized, key: Quantized, value: Quantized, mask: Tensor) -> AttentionResult:
         head_size = query.levels.shape[-1]

@@ -227,10 +227,8 @@ class BiBertModel(BiBertPreTrainedModel):
 
         A `trace` has every field of `LayerTrace`, or those of the given names.
         """
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        if token_type_ids is None:
-            token_type_ids = torch.zeros_like(input_ids)
+        attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        token_type_ids = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         # A student in eval mode ignores the caller's autocast: its integers must be exact (numeric contract, rule 7).
         exact = self.is_exact and not self.training
         with torch.autocast(input_ids.device.type, enabled=False) if exact else nullcontext():
@@ -276,8 +274,7 @@ class BiBertForSequenceClassification(BiBertPreTrainedModel):
         """(B, T) ids to (B, labels) logits; `labels` add the usual loss, `trace` the intermediate values."""
         out = self.bert(input_ids, attention_mask, token_type_ids, trace)
         pooled = self.dropout(out.pooler_output)
-        exact = self.is_exact and not self.training
-        if exact:
+        if self.is_exact and not self.training:
             logits = functional.exact_linear(pooled, self.classifier.weight, self.classifier.bias)
         else:
             logits = self.classifier(pooled).to(pooled.dtype)

@@ -134,13 +134,8 @@ def half_width(teacher: BiBertForSequenceClassification) -> BiBertForSequenceCla
     outputs = [layer.attention.output.dense.weight for layer in _layers(teacher)]  # (C, H · D) each
     sizes = [output.view(len(output), -1, teacher.config.head_size).pow(2).sum(dim=(0, 2)) for output in outputs]
     kept_heads = [sorted(size.topk(heads).indices.tolist()) for size in sizes]
-    student = _untrained(
-        teacher,
-        num_attention_heads=heads,
-        attention_head_size=teacher.config.head_size,
-        intermediate_size=neurons,
-        kept_heads=kept_heads,
-    )
+    shape = {"attention_head_size": teacher.config.head_size, "intermediate_size": neurons}
+    student = _untrained(teacher, num_attention_heads=heads, kept_heads=kept_heads, **shape)
     shapes = {name: value.shape for name, value in student.state_dict().items()}
     whole = {name: value for name, value in teacher.state_dict().items() if shapes[name] == value.shape}
     student.load_state_dict(whole, strict=False)
