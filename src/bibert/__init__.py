@@ -44,20 +44,16 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "SCHEMES": "bibert.nn.schemes",
-    "Scheme": "bibert.nn.schemes",
-    "get_scheme": "bibert.nn.schemes",
+    **dict.fromkeys(("SCHEMES", "Scheme", "get_scheme"), "bibert.nn.schemes"),
     "BiBertForSequenceClassification": "bibert.nn.model",
     "binarize": "bibert.nn.students",
     "load_classifier": "bibert.nn.checkpoint",
     "Columns": "bibert.data.columns",
-    "Split": "bibert.data.examples",
-    "TextData": "bibert.data.examples",
+    **dict.fromkeys(("Split", "TextData"), "bibert.data.examples"),
     "load_glue": "bibert.data.glue",
     "load_table": "bibert.data.tables",
     "Engine": "bibert.runtime.engine",
-    "TextClassifier": "bibert.runtime.classifier",
-    "load": "bibert.runtime.classifier",
+    **dict.fromkeys(("TextClassifier", "load"), "bibert.runtime.classifier"),
     "train": "bibert.learn",
     "BibertError": "bibert.errors",
 }

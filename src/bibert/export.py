@@ -66,9 +66,8 @@ def pack(
     check_length(max_length, config.max_position_embeddings)
     shape, labels = config_of(config), [config.id2label[label] for label in range(config.num_labels)]
     try:
-        packed = PackedModel.from_tensors(
-            shape, labels, max_length, tensors_of(classifier.model), _tokenizer_json(classifier), about or {}
-        )
+        tensors, tokenizer = tensors_of(classifier.model), _tokenizer_json(classifier)
+        packed = PackedModel.from_tensors(shape, labels, max_length, tensors, tokenizer, about or {})
         # Raises if the tokenizer does not fit the model.
         TextEncoder(packed.tokenizer, shape.vocabulary, max_length, token_types=shape.token_types)
     except ModelFileError as error:
@@ -176,10 +175,8 @@ def _level_attention(model: BiBertForSequenceClassification, path: str, at: str)
     size, heads = model.config.head_size, model.config.num_attention_heads
     scale = query.item() * key.item() / math.sqrt(size)
     limits = weight_distances(scale, model.config.quantization.attention_bits, size)
-    return {
-        f"{at}.value.step": _floats(path, value.view(1)),
-        f"{at}.attention_threshold": np.tile(np.array(limits, dtype=np.int32), (heads, 1)),
-    }
+    of_heads = np.tile(np.array(limits, dtype=np.int32), (heads, 1))
+    return {f"{at}.value.step": _floats(path, value.view(1)), f"{at}.attention_threshold": of_heads}
 
 
 def _bits_and_scale(name: str, rows: Quantized) -> tuple[NDArray[np.uint64], Floats]:

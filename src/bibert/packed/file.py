@@ -193,9 +193,8 @@ def _read_header(file: BinaryIO, size: int) -> bytes:
         for start, what in _FOREIGN.items():
             if first.startswith(start):
                 raise ModelFileError(f"is {what}")
-        raise ModelFileError(
-            f"is not a file made by bibert pack: its header would have {length} bytes, at most {MOST_HEADER_BYTES} may"
-        )
+        sizes = f"its header would have {length} bytes, at most {MOST_HEADER_BYTES} may"
+        raise ModelFileError(f"is not a file made by bibert pack: {sizes}")
     if LENGTH_BYTES + length > size:
         raise ModelFileError(f"ends in its header: {size} bytes of at least {LENGTH_BYTES + length}; {DAMAGED}")
     return file.read(length)

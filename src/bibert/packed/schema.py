@@ -173,9 +173,7 @@ def linears(config: PackedConfig, layer: int) -> dict[str, tuple[int, int]]:
     hidden, inner, wide = config.hidden, config.inner, config.intermediate
     at = f"layers.{layer}"
     return {
-        f"{at}.query": (inner, hidden),
-        f"{at}.key": (inner, hidden),
-        f"{at}.value": (inner, hidden),
+        **dict.fromkeys((f"{at}.query", f"{at}.key", f"{at}.value"), (inner, hidden)),
         f"{at}.attention_output": (hidden, inner),
         f"{at}.intermediate": (wide, hidden),
         f"{at}.output": (hidden, wide),
@@ -240,6 +238,5 @@ def check_tokenizer_size(size: int, vocabulary: int) -> None:
     """Refuse a tokenizer of more bytes than the format allows; a file is checked before they are read."""
     most = SPARE_BYTES + BYTES_PER_TOKEN * vocabulary
     if size > most:
-        raise ModelFileError(
-            f"tokenizer: has {size} bytes, at most {most} for {vocabulary} tokens; use a plain BERT tokenizer"
-        )
+        sizes = f"has {size} bytes, at most {most} for {vocabulary} tokens"
+        raise ModelFileError(f"tokenizer: {sizes}; use a plain BERT tokenizer")

@@ -28,11 +28,11 @@ def rules_for(vocabulary: int) -> Rule:
     """What a tokenizer.json may hold, for a word embedding of `vocabulary` rows."""
     flag, name, row, token_type = _one_of(True, False), _text, _whole(0, vocabulary), _whole(0, LIMITS["token_types"])
     added = {"id": row, "content": name, **dict.fromkeys(("single_word", "lstrip", "rstrip"), flag)}
-    piece = _keyed(
-        SpecialToken=_object(id=name, type_id=token_type), Sequence=_object(id=_one_of("A", "B"), type_id=token_type)
-    )
+    text = _object(id=_one_of("A", "B"), type_id=token_type)
+    piece = _keyed(SpecialToken=_object(id=name, type_id=token_type), Sequence=text)
     special = _object(id=name, ids=_items(row, 16, least=1), tokens=_items(name, 16, least=1))
     template = {"single": _items(piece, 16), "pair": _items(piece, 16), "special_tokens": _named(special, 16)}
+    ends = _pair(name, row)
     normalizer = {"clean_text": flag, "handle_chinese_chars": flag, "strip_accents": _one_of(True, False, None)}
     word_piece = {
         "unk_token": name,
@@ -47,9 +47,7 @@ def rules_for(vocabulary: int) -> Rule:
         added_tokens=_items(_object(**added, normalized=flag, special=flag), MOST_ADDED),
         normalizer=_typed(BertNormalizer=normalizer | {"lowercase": flag}),
         pre_tokenizer=_typed(BertPreTokenizer={}),
-        post_processor=_typed(
-            TemplateProcessing=template, BertProcessing=dict.fromkeys(("sep", "cls"), _pair(name, row))
-        ),
+        post_processor=_typed(TemplateProcessing=template, BertProcessing={"sep": ends, "cls": ends}),
         decoder=_or_null(_typed(WordPiece={"prefix": name, "cleanup": flag})),
         model=_typed(WordPiece=word_piece),
     )

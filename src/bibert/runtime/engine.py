@@ -47,9 +47,8 @@ class PaddedBatch(NamedTuple):
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= config.positions:
             raise EngineError(f"input_ids: has shape {ids.shape}, must be (batch, 1 to {config.positions} tokens)")
         mask = np.ones(ids.shape, np.int8) if mask is None else _whole_numbers("attention_mask", mask)
-        token_types = (
-            np.zeros(ids.shape, np.int32) if token_types is None else _whole_numbers("token_type_ids", token_types)
-        )
+        zeros = np.zeros(ids.shape, np.int32)
+        token_types = zeros if token_types is None else _whole_numbers("token_type_ids", token_types)
         for name, array in (("attention_mask", mask), ("token_type_ids", token_types)):
             if array.shape != ids.shape:
                 raise EngineError(f"{name}: has shape {array.shape}, input_ids has {ids.shape}; make them equal")

@@ -10,7 +10,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -104,19 +104,16 @@ def open_output(path: Path | None, finish: Callable[[Path], None] | None = None)
             finish(Path(file.name))
 
 
-@contextmanager
-def row_writer(file: BinaryIO, written: str, reader: Reader | None, columns: Mapping[str, type]) -> Iterator[Write]:
+def row_writer(
+    file: BinaryIO, written: str, reader: Reader | None, columns: Mapping[str, type]
+) -> AbstractContextManager[Write]:
     """Write rows of `reader`, or of the command line, in the format `written`, one of `WRITTEN`."""
     if written == "parquet":
-        writer = _parquet_writer(file, reader, columns)
-    elif written in ("csv", "tsv"):
-        writer = _table_writer(file, written, reader, columns)
-    else:
-        as_it_is = isinstance(reader, JsonLines)
-        line = plain_line if written == "txt" else _longer_json_line if as_it_is else json_line
-        writer = _line_writer(file, line, columns)
-    with writer as write:
-        yield write
+        return _parquet_writer(file, reader, columns)
+    if written in ("csv", "tsv"):
+        return _table_writer(file, written, reader, columns)
+    line = plain_line if written == "txt" else _longer_json_line if isinstance(reader, JsonLines) else json_line
+    return _line_writer(file, line, columns)
 
 
 @contextmanager
