@@ -31,9 +31,8 @@ def get_architecture(name_or_path: str) -> PackedConfig:
             return shape
     if Path(name_or_path).exists() or name_or_path.endswith(".json"):
         return read_architecture(name_or_path)
-    raise CheckpointError(
-        f"no architecture, file or folder is called {name_or_path!r}; {did_you_mean(name_or_path, ARCHITECTURES)}"
-    )
+    remedy = did_you_mean(name_or_path, ARCHITECTURES)
+    raise CheckpointError(f"no architecture, file or folder is called {name_or_path!r}; {remedy}")
 
 
 def read_architecture(path: Path | str) -> PackedConfig:

@@ -63,16 +63,12 @@ def attention_map(subject: Subject, title: str, row: Text) -> AttentionMap:
 def _require_same_tokens(one: AttentionMap, other: AttentionMap) -> None:
     counts = len(one.tokens), len(other.tokens)
     if counts[0] != counts[1]:  # usually one model truncates earlier
-        raise DataError(
-            f"{one.title} reads {counts[0]} tokens, {other.title} {counts[1]}; give a text of at most {min(counts)} "
-            "tokens to models with the same tokenizer"
-        )
+        remedy = f"give a text of at most {min(counts)} tokens to models with the same tokenizer"
+        raise DataError(f"{one.title} reads {counts[0]} tokens, {other.title} {counts[1]}; {remedy}")
     for place, (left, right) in enumerate(zip(one.tokens, other.tokens, strict=True)):
         if left != right:
-            raise DataError(
-                f"token {place} is {left!r} for {one.title} and {right!r} for {other.title}; give models with the same "
-                "tokenizer"
-            )
+            tokens = f"token {place} is {left!r} for {one.title} and {right!r} for {other.title}"
+            raise DataError(f"{tokens}; give models with the same tokenizer")
 
 
 def score_shares(insides: Iterable[Inside]) -> NDArray[np.float64]:

@@ -86,10 +86,9 @@ def _teacher(given: Path, weights: str | None) -> Record:
         raise CheckpointError(f"{given}: is not in a finished run, so it has no notes; give the run of the teacher")
     found = weights_digest(folder)
     if weights is not None and found != weights:
-        raise CheckpointError(
-            f"{folder}: is not the teacher of this file: the SHA-256 of its weights is {str(found)[:16]}…, must be "
-            f"{weights[:16]}…; give the folder that the student was distilled from"
-        )
+        digests = f"the SHA-256 of its weights is {str(found)[:16]}…, must be {weights[:16]}…"
+        remedy = "give the folder that the student was distilled from"
+        raise CheckpointError(f"{folder}: is not the teacher of this file: {digests}; {remedy}")
     return load_record(folder.parent)
 
 

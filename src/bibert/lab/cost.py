@@ -80,10 +80,8 @@ def size(shape: PackedConfig, scheme: Scheme) -> Size:
 
 def _check_covered(shape: PackedConfig, scheme: Scheme) -> None:
     if scheme.kept:
-        raise SchemeError(
-            f"scheme {scheme.name!r} keeps {' and '.join(scheme.kept)} in full precision, which the paper's rules do "
-            "not cover; leave 'kept' out"
-        )
+        kept = f"{' and '.join(scheme.kept)} in full precision, which the paper's rules do not cover"
+        raise SchemeError(f"scheme {scheme.name!r} keeps {kept}; leave 'kept' out")
     if shape.inner != shape.hidden:
         raise BibertError(
             f"{shape.heads} heads of {shape.head_size} do not fill a hidden size of {shape.hidden}; the paper's rules "

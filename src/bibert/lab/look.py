@@ -199,10 +199,8 @@ def padded(encoded: Sequence[Encoded]) -> Arrays:
 def require_head(name: str, shape: Sequence[int], layer: int, head: int) -> None:
     """Raise an error if a model of `shape`, its layers and heads, has no such head."""
     if not (0 <= layer < shape[0] and 0 <= head < shape[1]):
-        raise DataError(
-            f"{name}: has no layer {layer} with a head {head}; layers are 0 to {shape[0] - 1}, "
-            f"heads 0 to {shape[1] - 1}"
-        )
+        there = f"layers are 0 to {shape[0] - 1}, heads 0 to {shape[1] - 1}"
+        raise DataError(f"{name}: has no layer {layer} with a head {head}; {there}")
 
 
 def by_title(models: Sequence[Any]) -> dict[str, Any]:

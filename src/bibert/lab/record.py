@@ -56,10 +56,9 @@ def load_history(run: Path) -> History:
     """Read the probe file of a run folder."""
     path = run / PROBE
     if not path.is_file():
-        raise DataError(
-            f"{run}: has no {PROBE}; train with --probe-every 50 to see what happens during training, or give texts "
-            "(--text, --texts) to look into a trained model"
-        )
+        watch = "train with --probe-every 50 to see what happens during training"
+        look = "give texts (--text, --texts) to look into a trained model"
+        raise DataError(f"{run}: has no {PROBE}; {watch}, or {look}")
     try:
         events = read_json_lines(path)
         last = [event for event in events if event["stage"] == events[-1]["stage"]]

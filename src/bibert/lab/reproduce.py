@@ -153,10 +153,8 @@ def cell_of(run: RunFolder, task: str) -> Cell:
     """A finished run as a cell."""
     request, known = load_json(run.notes)["request"], provenance(run.model)
     if request["data"]["name"] != TASKS[task].name:
-        raise CheckpointError(
-            f"{run.path}: was trained on {request['data']['name']}, its folder is that of {TASKS[task].name}; "
-            "move it to the folder of its task"
-        )
+        both = f"was trained on {request['data']['name']}, its folder is that of {TASKS[task].name}"
+        raise CheckpointError(f"{run.path}: {both}; move it to the folder of its task")
     scheme = as_scheme(request.get("scheme", TEACHER))
     evaluations = _evaluations(run, f"eval_dev_{TASKS[task].metrics[0]}")
     shape = BiBertConfig.from_pretrained(run.model)

@@ -26,10 +26,8 @@ def synthetic_reviews(train_rows: int, dev_rows: int, seed: int) -> TextData:
     if min(train_rows, dev_rows) < 1:
         raise DataError(f"synthetic reviews: {train_rows} train and {dev_rows} dev rows; each must be at least 1")
     reviews = make_reviews(train_rows + dev_rows, seed)
-    train, dev = (
-        Split(reviews.texts[rows], None, reviews.labels[rows], reviews.origin)
-        for rows in (slice(train_rows), slice(train_rows, None))
-    )
+    parts = slice(train_rows), slice(train_rows, None)
+    train, dev = (Split(reviews.texts[rows], None, reviews.labels[rows], reviews.origin) for rows in parts)
     return TextData("synthetic reviews", train, {"dev": dev}, LABEL_NAMES, ("accuracy",), source=reviews.origin)
 
 

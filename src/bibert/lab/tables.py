@@ -117,10 +117,8 @@ def mean_scores(cells: Sequence[Cell], task: str) -> dict[str, float]:
         for key, value in runs[0].setting.items():
             other = cell.setting.get(key)
             if other != value:
-                raise DataError(
-                    f"{TASKS[task].name}: {runs[0].scheme} was run with {key} = {value}, {cell.scheme} with {other}; "
-                    "only runs of one recipe are comparable"
-                )
+                both = f"{runs[0].scheme} was run with {key} = {value}, {cell.scheme} with {other}"
+                raise DataError(f"{TASKS[task].name}: {both}; only runs of one recipe are comparable")
     schemes = dict.fromkeys(cell.scheme for cell in runs)
     return {scheme: fmean(cell.score for cell in runs if cell.scheme == scheme) for scheme in schemes}
 
@@ -286,10 +284,8 @@ def load_bottlenecks(results: Path) -> dict[str, Bottlenecks]:
             baseline = {"ours": ours[BASELINE], "paper": papers_accuracies(task).get(BASELINE)}
             found[task] = Bottlenecks(DEV_TEXTS[task], baseline, effects(task, ours))
     if not found:
-        raise DataError(
-            f"{results}: has no {BASELINE} with one structure kept or one loss term left out; "
-            "run bibert reproduce --table bottlenecks"
-        )
+        missing = f"has no {BASELINE} with one structure kept or one loss term left out"
+        raise DataError(f"{results}: {missing}; run bibert reproduce --table bottlenecks")
     return found
 
 

@@ -41,13 +41,11 @@ def quickstart(
     data = synthetic_reviews(TRAIN_ROWS, DEV_ROWS, seed)
     dev = data.dev["dev"]
     words = float(bag_of_words(data.train).score(dev.joined_texts, dev.labels))
-    accuracy = {
-        "bag of words": words,
-        "full_precision": run(data, output, lambda title: [TrainingProgress(title)], seed),
-    }
+    teacher = run(data, output, lambda title: [TrainingProgress(title)], seed)
+    accuracy = {"bag of words": words, "full_precision": teacher}
     table = Table("model", "bits W-E-A", "dev accuracy %", "file", title="quickstart")
     table.add_row("bag of words (TF-IDF)", "", f"{100 * words:.1f}", "")
-    table.add_row("full_precision", "32-32-32", f"{100 * accuracy['full_precision']:.1f}", str(output / "teacher"))
+    table.add_row("full_precision", "32-32-32", f"{100 * teacher:.1f}", str(output / "teacher"))
     for scheme in STUDENTS:
         packed = packed_file(output, scheme)
         classifier = load(packed)

@@ -11,14 +11,7 @@ from rich.table import Column, Table
 from bibert.cli.console import WIDTH_OF_A_PIPE, print_json, print_table
 from bibert.lab.architecture import ARCHITECTURES, count_parameters, describe, get_architecture, name_of
 from bibert.lab.cli.rows import notes_table, number, plain_table, word
-from bibert.lab.cost import (
-    MIB,
-    RULES,
-    TOKENS,
-    Cost,
-    Figure,
-    cost_of,
-)
+from bibert.lab.cost import MIB, RULES, TOKENS, Cost, Figure, cost_of
 from bibert.lab.paper import NOTES
 from bibert.nn.schemes import SCHEMES, Scheme, Stage, get_scheme
 

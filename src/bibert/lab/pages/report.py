@@ -17,16 +17,8 @@ from bibert.lab.look import Entropies
 from bibert.lab.mistakes import Mistake
 from bibert.lab.pages import render
 from bibert.lab.parts import beside_the_rule, bytes_rows
+from bibert.lab.plots import charts
 from bibert.lab.plots.attention import draw_model_view
-from bibert.lab.plots.charts import (
-    bands,
-    draw_directions,
-    draw_entropies,
-    draw_losses,
-    draw_metrics,
-    draw_reliability,
-    metrics_of,
-)
 from bibert.lab.plots.style import THEME, PageFigure, for_page
 from bibert.lab.record import Record
 
@@ -95,11 +87,9 @@ def _scores(record: Record, findings: Findings) -> list[Score]:
     noted = [(who, metrics) for who, metrics in (("this model", record.metrics), ("its teacher", record.teacher))]
     for who, metrics in noted:
         own += [Score(who, name, value, trained, who == "this model") for name, value in metrics.items()]
-    floor = [
-        Score(who, name, value, findings.scored, False)
-        for who, metrics in findings.baselines.items()
-        for name, value in metrics.items()
-    ]
+    floor: list[Score] = []
+    for who, metrics in findings.baselines.items():
+        floor += [Score(who, name, value, findings.scored, False) for name, value in metrics.items()]
     return own + sorted(floor, key=lambda score: (score.metric, -score.value))
 
 
@@ -124,18 +114,18 @@ def _figures(record: Record, findings: Findings) -> dict[str, list[PageFigure]]:
         figures[section].append(drawn._replace(panels=[Markup(panel) for panel in drawn.panels]))
 
     if findings.reliability:
-        add("scores", draw_reliability, findings.reliability)
-    if metrics_of(log):
-        add("training", draw_metrics, log)
+        add("scores", charts.draw_reliability, findings.reliability)
+    if charts.metrics_of(log):
+        add("training", charts.draw_metrics, log)
     if any("loss" in event for event in log):
-        add("training", draw_losses, log)
+        add("training", charts.draw_losses, log)
     if history is not None and history.entropy:
-        add("entropy", draw_entropies, {name: (history.steps, bands(history.entropy))}, "step")
+        add("entropy", charts.draw_entropies, {name: (history.steps, charts.bands(history.entropy))}, "step")
     if findings.entropies is not None:
         layers = range(len(findings.entropies["query"]))
-        add("entropy", draw_entropies, {name: (layers, bands(findings.entropies))}, "layer")
+        add("entropy", charts.draw_entropies, {name: (layers, charts.bands(findings.entropies))}, "layer")
     if history is not None and history.direction:
-        add("direction", draw_directions, {name: history})
+        add("direction", charts.draw_directions, {name: history})
     if findings.attention is not None:
         add("attention", draw_model_view, [findings.attention], None, HEADS_INCHES)
     return figures

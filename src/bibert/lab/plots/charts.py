@@ -15,19 +15,12 @@ from numpy.typing import NDArray
 
 from bibert.data.metrics import BINS, METRICS, Bin
 from bibert.errors import BibertError
+from bibert.lab import theory
 from bibert.lab.direction import towards
 from bibert.lab.plots.style import COLOURS, FAINT, INK, LINES, MARKERS, styled, titled
 from bibert.lab.record import History, curve
 from bibert.lab.tables import Effect
-from bibert.lab.theory import (
-    HEAD_SIZES,
-    Statements,
-    binary_entropy,
-    gaussian_probabilities,
-    score_probabilities,
-    share_attended_to,
-    sign_entropy,
-)
+from bibert.lab.theory import HEAD_SIZES, Statements, share_attended_to
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,9 +202,9 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     _plot_band(shifts, "", keys, Band(mean, mean - deviation, mean + deviation), 2)
     values = np.arange(-size, size + 1, 2)
     seen = np.abs(values) <= SHOWN_DEVIATIONS * np.sqrt(size)
-    random = score_probabilities(size)
+    random = theory.score_probabilities(size)
     scores.bar(values[seen], random[seen], 1.5, color=COLOURS[5], label="random bits")
-    scores.plot(values[seen], gaussian_probabilities(size)[seen], color=INK, linewidth=1, label=f"N(0, {size})")
+    scores.plot(values[seen], theory.gaussian_probabilities(size)[seen], color=INK, linewidth=1, label=f"N(0, {size})")
     for hue, (name, shares) in enumerate(models.items(), start=1):
         _plot_band(scores, name, values[seen], bands({name: shares[:, seen].T})[name], hue, marks=False)
     bits = column("theorem_3", "bits")
@@ -220,9 +213,9 @@ def draw_theory(found: Statements, models: Mapping[str, Floats]) -> "Figure":
     floor = column("theorem_3", "of_it_saturation")[0]
     directions.axhline(floor, color=FAINT, linewidth=1, linestyle="--", label="saturation alone")
     means = np.linspace(0, 3, 61)
-    _plot(signs, "", means, np.array([sign_entropy(mean) for mean in means]), 0)
+    _plot(signs, "", means, np.array([theory.sign_entropy(mean) for mean in means]), 0)
     percent = np.linspace(1, 99, 99)
-    _plot(quantiles, "computed", percent, np.array([binary_entropy(one / 100) for one in percent]), 0)
+    _plot(quantiles, "computed", percent, np.array([theory.binary_entropy(one / 100) for one in percent]), 0)
     quantiles.scatter(column("quantiles", "zeros_percent"), column("quantiles", "paper"), 60, label="paper", **RING)
     places = {thresholds: "center right", scores: "upper right", directions: "upper right", quantiles: "lower center"}
     for axes, place in places.items():
@@ -333,10 +326,5 @@ def _name_lines(axes: "Axes") -> None:
         heights[place] = min(heights[place], heights[place + 1] - APART if place + 1 < len(heights) else 1.0)
     for height, (_, place) in zip(heights, ends, strict=True):
         line = axes.lines[place]
-        words: dict[str, Any] = {
-            "transform": axes.transAxes,
-            "color": line.get_color(),
-            "va": "center",
-            "fontsize": "small",
-        }
-        axes.text(1.02, height, str(line.get_label()), **words)
+        words: dict[str, Any] = {"transform": axes.transAxes, "color": line.get_color(), "va": "center"}
+        axes.text(1.02, height, str(line.get_label()), fontsize="small", **words)
