@@ -92,6 +92,27 @@ def test_calibration_sets_every_range_and_step_and_nothing_else(name, sites, new
     assert all(after[key] > 0 for key in changed)
 
 
+def test_signs_get_the_size_of_what_they_stand_for(new_model, new_batch):
+    source, batch = first_student(new_model(), SCHEMES["bibert_4"]), new_batch((9, 5, 7))
+    calibrate(source, batch, new_model())
+    source.bert.encoder.layer[0].attention.output.dense.gain.data.fill_(2.0)
+    student = first_student(source, SCHEMES["bibert_plus"])
+    calibrate(student, batch, source)
+    trace, layer = source.eval()(**batch, trace=True).trace, student.bert.encoder.layer[0]
+    real, inside = batch["attention_mask"].bool(), trace.layers[0]
+    positive = inside.ffn_hidden[real][inside.ffn_hidden[real] > 0]
+    for linear, gain in (
+        (layer.attention.self.key, trace.hidden_states[0][real].abs().mean()),
+        (layer.attention.output.dense, 2 * inside.context[real].abs().mean()),
+        (layer.output.dense, positive.mean()),
+        (student.bert.pooler.dense, trace.hidden_states[-1][:, 0].abs().mean()),
+    ):
+        torch.testing.assert_close(linear.gain, gain.expand_as(linear.gain))
+    again = first_student(student, SCHEMES["bibert_plus"])
+    calibrate(again, batch, student)
+    assert torch.equal(again.bert.pooler.dense.gain, student.bert.pooler.dense.gain)
+
+
 def test_splitting_keeps_the_steps_of_the_ternary_student(new_model, new_batch):
     row = SCHEMES["binarybert_1-1-4"]
     teacher = new_model()

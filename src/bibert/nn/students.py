@@ -6,6 +6,7 @@ DynaBERT, which ranks heads and neurons by importance; here importance is the si
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -66,25 +67,54 @@ def _untrained(model: BiBertForSequenceClassification, **changes: Any) -> BiBert
 def calibrate(
     model: BiBertForSequenceClassification, batch: dict[str, Tensor], source: BiBertForSequenceClassification
 ) -> None:
-    """Initialise learned steps and moving ranges from one batch, if the scheme has any.
+    """Initialise learned steps, moving ranges and gains of signs from one batch, if the scheme has any.
 
-    `source` is the model that `model` was made from. If it quantizes activations in the same way, its steps and ranges
-    were copied and are kept.
+    `source` is the model that `model` was made from. If it quantizes activations in the same way, its steps, ranges and
+    gains were copied and are kept.
     """
     sites = [module for module in model.modules() if isinstance(module, Calibrated)]
     before, now = source.config.quantization, model.config.quantization
     same = before.bits.activation == now.bits.activation
     same &= all(getattr(before, name) == getattr(now, name) for name in OF_ACTIVATIONS)
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    if now.activation == "sign" != before.activation and now.gain != "none":
+        fit_gains(model, inputs, source)
     if not sites or same:
         return
     for site in sites:
         site.calibrating = True
     try:
         with evaluating(model):
-            model(**{name: value for name, value in batch.items() if name != "labels"})
+            model(**inputs)
     finally:
         for site in sites:
             site.calibrating = False
+
+
+@torch.no_grad()
+def fit_gains(
+    model: BiBertForSequenceClassification, inputs: Mapping[str, Tensor], source: BiBertForSequenceClassification
+) -> None:
+    """Multiply each gain by the mean size of the inputs of its layer in `source`, of which a sign keeps nothing.
+
+    Without this a layer adds several times as much to the residual as it did in `source`, most of it noise. An input in
+    {0, 1} stands for the positive values.
+    """
+    with evaluating(source):
+        trace = source(**inputs, trace=True).trace
+    assert trace is not None
+    real, states = trace.mask.bool(), trace.hidden_states
+    bools = model.config.quantization.part("output").ffn_quantizer == "bool"
+    bert: Any = model.bert
+    fit = {bert.pooler.dense: states[-1][:, 0]}
+    for layer, state, inside in zip(bert.encoder.layer, states, trace.layers, strict=False):
+        attention, of_values = layer.attention, inside.ffn_hidden[real]
+        fit |= dict.fromkeys((attention.self.query, attention.self.key, attention.self.value), state[real])
+        fit |= {attention.output.dense: inside.context[real], layer.intermediate.dense: state[real]}
+        fit[layer.output.dense] = of_values[of_values > 0] if bools else of_values
+    for linear, values in fit.items():
+        if linear.gain is not None:
+            linear.gain.mul_(values.abs().mean())
 
 
 @torch.no_grad()
