@@ -102,6 +102,19 @@ def test_the_table_and_the_figure_have_ours_and_the_papers_beside_each_other(bib
     assert "not distilled attention 81.50 +1.00 ± 1.88 78.41 +0.81 ± 1.98" in lines
 
 
+def test_students_are_compared_by_their_start(bibert, as_json, refused, tmp_path, capsys):
+    taught, results, figure = cell("bibert", 0.7), tmp_path / "results.json", tmp_path / "starts.svg"
+    general = replace(taught, metrics={"dev_accuracy": 0.8}, origin={"start": {"file": "general_1.bibert"}})
+    save_cells(results, [cell("full_precision", 0.9), taught], {})
+    assert "--start" in refused("analyze", "starts", results, "-o", figure)
+    save_cells(results, [cell("full_precision", 0.9), taught, general], {})
+    assert bibert("analyze", "starts", results, "-o", figure) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2:] == ["SST-2 bibert its teacher 5 70.0", "SST-2 bibert `general_1` 5 80.0"]
+    assert "ahead in 1 of 1 cases" in figure.read_text()
+    assert [one["scheme"] for one in as_json("analyze", "starts", results)] == ["bibert", "bibert"]
+
+
 def test_other_schemes_in_the_file_do_not_matter(bibert, results, tmp_path, capsys):
     other = replace(cell("binarybert_1-1-1", 0.7), backbone={"layers": 2, "hidden": 32, "heads": 1})
     save_cells(tmp_path / "results.json", [*load_cells(results), other], {})

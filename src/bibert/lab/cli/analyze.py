@@ -20,9 +20,9 @@ from bibert.lab.cli.rows import number, plain_table, print_rows, word
 from bibert.lab.direction import mean_margin
 from bibert.lab.look import HEADS, SITES, Entropies, by_title, entropies, rounded
 from bibert.lab.paper import DIRECTION_MARGINS, STATEMENTS
-from bibert.lab.plots.charts import bands, draw_bottlenecks, draw_directions, draw_entropies, draw_theory
+from bibert.lab.plots.charts import bands, draw_bottlenecks, draw_directions, draw_entropies, draw_starts, draw_theory
 from bibert.lab.record import load_history
-from bibert.lab.tables import BASELINE, KEPT, WITHOUT, Difference, load_bottlenecks
+from bibert.lab.tables import BASELINE, KEPT, TEACHER, WITHOUT, Difference, load_bottlenecks, load_cells
 from bibert.lab.theory import statements
 from bibert.runtime.text import Text
 
@@ -249,6 +249,29 @@ def bottleneck(
         print_table(table)
 
 
+def starts(
+    results: Annotated[Path, typer.Argument(help="A results file of `bibert reproduce`.")],
+    output: FigureFile = None,
+    json: Json = False,
+) -> None:
+    """Compare students made from their teacher with those made from another model, such as a general encoder.
+
+    Example: bibert analyze starts runs/tasks/results.json -o starts.svg
+    """
+    cells = [cell for cell in load_cells(results) if cell.scheme != TEACHER]
+    save_drawn(output, draw_starts, cells)
+    if json:
+        print_json([asdict(cell) for cell in cells])
+        return
+    columns = [word("task"), word("scheme"), word("made from"), number("steps"), number("best score")]
+    cells.sort(key=lambda cell: (cell.task, cell.scheme, cell.start))
+    rows = [
+        [TASKS[one.task].name, one.scheme, one.start or "its teacher", f"{one.steps:,}", f"{one.score:.1f}"]
+        for one in cells
+    ]
+    print_table(plain_table("students by the model they were made from", columns, rows))
+
+
 def _cells(difference: Difference | None) -> tuple[str, str]:
     if difference is None:
         return "–", ""
@@ -262,6 +285,7 @@ SHORT: dict[Callable[..., None], str] = {  # of the list of commands, whose line
     attention: "What every head attends to.",
     cost: "Sizes and FLOPs, ours and printed.",
     bottleneck: "What one structure in full precision changes.",
+    starts: "Students by the model they were made from.",
     report: "Everything about a run or a packed file as one page.",
 }
 for command, line in SHORT.items():

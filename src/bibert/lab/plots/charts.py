@@ -1,4 +1,4 @@
-"""Charts: entropies, a training log and the paper's theorems as lines, directions as dots, bottlenecks as bars.
+"""Charts: entropies, trainings and the paper's theorems as lines, directions as dots, bottlenecks as bars.
 
 A line may have a band around it, from the least to the greatest of the values whose mean it is. Bars of ours are
 filled, the paper's hatched; whiskers are one standard error of the dev set. Titles are computed from what is drawn.
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bibert.data.glue import TASKS
 from bibert.data.metrics import BINS, METRICS, Bin
 from bibert.errors import BibertError
 from bibert.lab import theory
 from bibert.lab.direction import towards
 from bibert.lab.plots.style import COLOURS, FAINT, INK, LINES, MARKERS, styled, titled
 from bibert.lab.record import History, curve
-from bibert.lab.tables import Effect
+from bibert.lab.tables import Cell, Effect
 from bibert.lab.theory import HEAD_SIZES, Statements, share_attended_to
 
 if TYPE_CHECKING:
@@ -260,6 +261,36 @@ def draw_bottlenecks(tasks: Mapping[str, Sequence[Effect]]) -> "Figure":
     most, one, task = max(drawn, key=lambda bar: abs(bar[0].points if bar[0] else 0))
     what = f"{_name_of(one)} {'in full precision' if one.change == 'kept' else 'not distilled'}"
     return titled(figure, f"The largest effect: {what}, {_points(most.points if most else 0)} points on {task}")
+
+
+@styled()
+def draw_starts(cells: Sequence[Cell]) -> "Figure":
+    """Every evaluation of students that differ in their start: a row for each task, a panel for each scheme."""
+    from matplotlib.figure import Figure
+
+    tasks, schemes = (list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in ("task", "scheme"))
+    if not any(cell.start for cell in cells):
+        raise BibertError("a figure of starts needs a student that was not made from its teacher; run one with --start")
+    figure = Figure((WIDTH, PANEL_HEIGHT * len(tasks) + 0.6), layout="constrained")
+    panels = figure.subplots(len(tasks), len(schemes), squeeze=False)
+    ahead = 0
+    for row, task in zip(panels, tasks, strict=True):
+        for axes, scheme in zip(row, schemes, strict=True):
+            axes.set_title(f"{TASKS[task].name}, {scheme}")
+            runs = [cell for cell in cells if (cell.task, cell.scheme) == (task, scheme)]
+            for hue, cell in enumerate(sorted(runs, key=lambda cell: cell.start)):
+                steps, values = zip(*cell.evaluations, strict=True)
+                _plot(axes, cell.start.strip("`") or "its teacher", steps, 100 * np.array(values), hue)
+            if runs:
+                _name_lines(axes)
+            ahead += best_of_starts(runs, other=True) > best_of_starts(runs, other=False)
+    panels[-1][0].set_xlabel("step")
+    return titled(figure, f"Another start than the teacher is ahead in {ahead} of {panels.size} cases")
+
+
+def best_of_starts(runs: Sequence[Cell], *, other: bool) -> float:
+    """The best score of students that were made from their teacher, or from another model; -inf without any."""
+    return max((cell.score for cell in runs if bool(cell.start) == other), default=-math.inf)
 
 
 def _name_of(effect: Effect) -> str:
