@@ -34,7 +34,7 @@ from bibert.runtime.text import Text, TextEncoder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BATCH = 32  # texts read at a time
+BATCH = 4  # texts read at a time: levels of 4 bits take 30 MB a text
 HEADS = ("query", "key", "value", "attention", "context")  # activations of each head
 SITES = (*HEADS, "ffn_hidden")  # and of each layer
 HEAD_WEIGHTS = ("query", "key", "value", "attention_output")  # matrices whose rows or columns belong to heads

@@ -115,6 +115,7 @@ def fit_gains(
     for linear, values in fit.items():
         if linear.gain is not None:
             linear.gain.mul_(values.abs().mean())
+            linear.even_out()
 
 
 @torch.no_grad()

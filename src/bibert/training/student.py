@@ -129,7 +129,7 @@ def distill(  # noqa: PLR0913 - a distillation has two models, a scheme, data, a
                 student = load_classifier(run.stage_result(stage.name))
                 continue
             student = next_student(student, scheme, number, encoded, recipe.batch_size)
-            if number == 0 and "start" in models and not _knows_labels(models["start"], data):
+            if number == 0 and "start" in models and not _knows_labels(models["start"], student, data):
                 fit_head(student, encoded.train, recipe.precision, recipe.seed)
             objective = objectives[stage.name]
             train_heads(student, objective)
@@ -216,10 +216,13 @@ def check_vocabulary(start: str | Path, classifier: Classifier, teacher: Classif
         raise CheckpointError(f"{start}: {tokenizers}, and both read the same ids; {remedy}")
 
 
-def _knows_labels(start: str | Path, data: TextData) -> bool:
-    """Whether the classifier of a start is of use; a general encoder has an untrained one, with a score as output."""
-    learned = label_names_of(start)
-    return bool(learned) and learned == data.label_names
+def _knows_labels(start: str | Path, student: Classifier, data: TextData) -> bool:
+    """Whether the classifier that a student took over from its start is of use.
+
+    A general encoder has an untrained one, with a score as output, whose bias is still 0.
+    """
+    same = label_names_of(start) == data.label_names
+    return same and (bool(data.label_names) or bool(student.model.classifier.bias.any()))
 
 
 def _labels(label_names: tuple[str, ...]) -> str:

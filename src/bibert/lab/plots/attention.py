@@ -46,7 +46,7 @@ def draw_head_view(maps: Sequence[AttentionMap], layer: int, head: int) -> Figur
     for axes, one, matrix in zip(panels, maps, matrices, strict=True):
         _draw_lines(axes, one, matrix)
     cut = f", the first {MOST_TOKENS} of {len(tokens)} tokens" if len(tokens) > MOST_TOKENS else ""
-    of_weights = "weights: the darker and thicker, the larger, up to the largest of the head"
+    of_weights = "weights: the stronger a line, the larger, up to the largest of the head"
     words = f"layer {layer}, head {head}{cut}: from queries (left) to keys (right)"
     return titled(figure, words, "\n".join(_legend(maps, of_weights, "bits: a line is a 1")))
 

@@ -68,7 +68,8 @@ def bands(tables: Mapping[str, Floats]) -> dict[str, Band]:
 def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Band]]], x_label: str) -> "Figure":
     """Entropies of activations by layer or by training step: x and bands of each activation, by the name of a model."""
     means = {site: np.concatenate([tables[site].mean for _, tables in models.values()]) for site in SITES}
-    most = {site: max(1, math.ceil(mean.max())) for site, mean in means.items()}  # levels have several bits
+    greatest = {site: max(tables[site].greatest.max() for _, tables in models.values()) for site in SITES}
+    most = {site: max(1, math.ceil(value)) for site, value in greatest.items()}  # levels have several bits
     flat = [site for site in SITES if np.ptp(means[site]) < FLAT * most[site]]
     sites = [site for site in SITES if site not in flat] or list(SITES)
     figure, panels = _panels([SITES[site] for site in sites], x_label)
@@ -88,8 +89,8 @@ def draw_entropies(models: Mapping[str, tuple[Sequence[int], Mapping[str, Band]]
         site = max(SITES, key=lambda one: max(ends[one].values()) - min(ends[one].values()))
         finding = ", ".join(f"{bits:.2f} bits in {name}" for name, bits in ends[site].items())
     else:
-        site = min(SITES, key=lambda one: min(ends[one].values()) / most[one])
-        finding = f"the least entropy, {min(ends[site].values()):.2f} of {most[site]} bit{'s' * (most[site] > 1)}"
+        site = min(SITES, key=lambda one: min(ends[one].values()))
+        finding = f"the least entropy, {min(ends[site].values()):.2f} bits"
     finding += " at the end" if x_label == "step" else " over all layers"
     left_out = [f"{SITES[one]} ({means[one].mean():.2f})" for one in flat if one not in sites]
     note = f"; nearly constant, not shown: {', '.join(left_out)}" if left_out else ""
@@ -168,8 +169,6 @@ def draw_reliability(bins: Sequence[Bin]) -> "Figure":
     least, rows = bins[0].least, [one.rows for one in bins]
     sizes = [12 + 120 * one.rows / max(rows) for one in bins]
     curve_of.plot([least, 1], [least, 1], color=FAINT, linestyle="--", linewidth=1)
-    corner: dict[str, Any] = {"transform": curve_of.transAxes, "ha": "right", "color": FAINT, "fontsize": "small"}
-    curve_of.text(0.99, 0.04, "dashed: as sure as right", **corner)
     score, accuracy = ([getattr(one, name) for one in bins] for name in ("score", "accuracy"))
     curve_of.scatter(score, accuracy, sizes, color=COLOURS[0], zorder=3)
     counts.bar([one.least for one in bins], rows, 0.92 / BINS, align="edge", **OUR_BAR)
@@ -177,7 +176,8 @@ def draw_reliability(bins: Sequence[Bin]) -> "Figure":
         axes.set_xlim(least - 0.02, 1.02)
     means = [100 * float(np.average(values, weights=rows)) for values in (score, accuracy)]
     words = "too sure" if means[0] > means[1] + 1 else "too modest" if means[0] < means[1] - 1 else "trustworthy"
-    return titled(figure, f"Scores are {words}: {means[0]:.1f} % on average, {means[1]:.1f} % of answers are right")
+    finding = f"Scores are {words}: {means[0]:.1f} % on average, {means[1]:.1f} % of answers are right"
+    return titled(figure, finding, "dashed: as sure as right")
 
 
 @styled()

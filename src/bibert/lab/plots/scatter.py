@@ -91,7 +91,7 @@ class Costly(NamedTuple):
 @styled()
 def draw_savings(rows: Sequence[Costly], score: str) -> Figure:
     """The paper's Figure 1: filled where it prints a cost, open where our rules put it; models of ours are stars."""
-    figure = Figure((9.3, 5.4), layout="constrained")
+    figure = Figure((9.3, 7.2), layout="constrained")
     panels = list(figure.subplots(1, 2, sharey=True))
     note = "filled: cost as printed; open: by the paper's rules, as we count; stars: ours, counted by the same rules"
     titled(figure, _savings(rows), note)
@@ -108,7 +108,8 @@ def draw_savings(rows: Sequence[Costly], score: str) -> Figure:
                 axes.scatter(row.counted[column], row.score, 36, facecolor="none", edgecolor=colour)
             labels.append(Label(cost, row.score, row.name, colour))
         rings = axes.transData.transform([(row.counted[column], row.score) for row in rows])
-        place_labels(axes, labels, [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in rings])
+        crowded = sorted(labels, key=lambda one: sorted(abs(one.y - label.y) for label in labels)[1])  # 0 is its own
+        place_labels(axes, crowded, [Bbox.from_bounds(x - 8, y - 8, 16, 16) for x, y in rings])
     return figure
 
 

@@ -94,7 +94,8 @@ def save_figure(figure: "Figure", path: Path) -> Path:
     drawn = buffer.getvalue()
     if suffix == ".svg":
         light, dark = (" ".join(f"{value[0]}: {value[side]};" for value in _values()) for side in (1, 2))
-        rules = f":root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }} *{{"
+        images = " image { filter: invert(1) hue-rotate(180deg); }" if b"<image" in drawn else ""
+        rules = f":root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }}{images} }} *{{"
         drawn = themed(drawn.decode()).replace("*{", rules, 1).encode()
     with write_whole(path, "wb") as file:
         file.write(drawn)
