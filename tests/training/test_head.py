@@ -66,3 +66,16 @@ def test_only_a_start_with_other_labels_gets_a_new_classifier(teacher, data, tmp
     recipe = Recipe(learning_rate=1e-3, max_steps=1, batch_size=16, max_length=16)
     distill(teacher, "bibert_4", data, tmp_path / "run", recipe, start=started)
     assert bool(calls) == fits
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.5])
+def test_a_start_that_learned_scores_keeps_its_classifier(start, scores, tmp_path, monkeypatch, bias):
+    classifier = load_classifier(start, ())
+    torch.nn.init.constant_(classifier.model.classifier.bias, bias)  # 0 in an encoder without a task
+    for part in (classifier.model, classifier.tokenizer):
+        part.save_pretrained(tmp_path / "start")
+    calls = []
+    monkeypatch.setattr("bibert.training.student.fit_head", lambda *_: calls.append(1))
+    recipe = Recipe(learning_rate=1e-3, max_steps=1, batch_size=16, max_length=16)
+    distill(None, "bibert_4", scores, tmp_path / "run", recipe, start=tmp_path / "start")
+    assert bool(calls) == (bias == 0)
