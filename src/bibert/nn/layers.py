@@ -21,8 +21,6 @@ from bibert.nn.products import Int8, Quantized
 from bibert.nn.quantizers import Scope, activation_quantizer, quantize_weight
 from bibert.nn.schemes import Scheme, as_scheme
 
-LATENT = 0.05  # the mean size of a row of latent weights, as in a trained BERT
-
 TensorOrLevels = TypeVar("TensorOrLevels", Tensor, Quantized)
 
 
@@ -129,18 +127,6 @@ class QuantLinear(nn.Linear):
         if self.twin_weight is not None:
             out = out + products.bi_linear(rows, quantize_weight(self.quantizer, self.twin_weight, self.bits))
         return out
-
-    @torch.no_grad()
-    def even_out(self) -> None:
-        """Give the latent weights of every row the same mean size, if gains can make up for it.
-
-        The layer computes the same. But a step of training moves all weights equally far: tiny ones would change their
-        signs at every step.
-        """
-        if self.gain is not None and len(self.gain) == len(self.weight):
-            factor = LATENT / self.weight.abs().mean(dim=-1).clamp_min(torch.finfo(self.weight.dtype).tiny)
-            self.weight.mul_(factor[:, None])
-            self.gain.div_(factor)
 
     @cached_property
     def int8_weight(self) -> Int8:

@@ -115,7 +115,6 @@ def fit_gains(
     for linear, values in fit.items():
         if linear.gain is not None:
             linear.gain.mul_(values.abs().mean())
-            linear.even_out()
 
 
 @torch.no_grad()

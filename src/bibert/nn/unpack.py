@@ -2,7 +2,7 @@
 
 The network has the signs, scales, thresholds and steps of the file, up to rounding. A file does not say how far each
 latent weight was from changing its sign: here all weights of a row are equally far (docs/training.md has what that
-costs), with gains also those of different rows. `export` is the other direction.
+costs). `export` is the other direction.
 """
 
 import math
@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from bibert.data.encoding import fast_tokenizer
 from bibert.errors import CheckpointError, SchemeError
-from bibert.nn.layers import BiBertConfig, QuantLinear, Shift
+from bibert.nn.layers import BiBertConfig, Shift
 from bibert.nn.levels import Levels
 from bibert.nn.model import BiBertForSequenceClassification
 from bibert.nn.packable import CONFIG_KEYS, LINEARS, NORMS, SHIFTS, SITE_OF_LINEAR, packed_config
@@ -60,9 +60,6 @@ def unpacked(path: Path, config: BiBertConfig) -> tuple[BiBertForSequenceClassif
     left = [name for name in missing if not name.startswith("classifier.") and not name.endswith(".gain")]
     assert not left, left  # a gain that is missing stays 1
     assert not unexpected, unexpected
-    for module in network.modules():
-        if isinstance(module, QuantLinear):
-            module.even_out()
     tokenizer = read_tokenizer(packed.tokenizer, packed.config.vocabulary)
     return network, fast_tokenizer(tokenizer, packed.config.positions)
 
