@@ -297,15 +297,18 @@ def done_so_far(name: str, runs: list[dict[str, Any]]) -> int:
 
 
 def attempt(name: str, share: float, path: Path) -> bool:
-    """Run a trial, add its result to the file, and return whether nothing failed."""
+    """Run a trial, or what is left of it, add its result to the file, and return whether nothing failed."""
     from bibert import machine
     from bibert.files import write_whole
 
-    trial, seed = TRIALS[name], sum(run["count"] for run in read(path)["trials"] if run["id"] == name)
+    trial, runs = TRIALS[name], read(path)["trials"]
+    seed, wanted = sum(run["count"] for run in runs if run["id"] == name), max(1, round(share * trial.asked))
+    if trial.grows and (left := trial.asked - done_so_far(name, runs)) > 0:
+        wanted = min(wanted, left)
     print(f"== {name}: {trial.what}", file=sys.stderr, flush=True)
     start = time.perf_counter()
     try:
-        count, failures = trial.run(max(1, round(share * trial.asked)), seed)
+        count, failures = trial.run(wanted, seed)
     except Exception as error:  # noqa: BLE001, the others still run
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         count, failures = 0, 1
