@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
 # Lines of Python: lower these numbers when something shrinks; only features raise them. Serving and integrations count
 # apart from the rest of the product.
-BUDGETS = {"src/bibert": 12_110, "serving and integrations": 1_400, "src/bibert/lab": 5_450, "tests": 20_210}
+BUDGETS = {"src/bibert": 12_110, "serving and integrations": 1_400, "src/bibert/lab": 5_450, "tests": 20_220}
 # Written with a class of one letter each, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"[/]work/|[/]root/|[/]home/\w|[/]tmp/\w")
 

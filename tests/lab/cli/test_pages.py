@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -147,3 +149,19 @@ def test_a_multi_bit_student_gets_its_confusion_matrix_without_a_look_inside(ref
 @pytest.mark.parametrize(("output", "fact"), [("report.pdf", ".html"), ("no/such/folder/report.html", "folder")])
 def test_a_report_that_cannot_be_written_is_refused(output, fact, refused, packed_file, tmp_path):
     assert fact in refused("analyze", "report", "-m", packed_file, "-o", tmp_path / output)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_report_about_long_texts_takes_little_memory(tmp_path):
+    rows, page = tmp_path / "rows.csv", tmp_path / "report.html"
+    rows.write_text("text,label\n" + f"{'an odd film ' * 50},positive\n" * 8, encoding="utf-8")
+    words = ("analyze", "report", str(rows), "--model", "sentiment_4", "-o", str(page))
+    code = f"""
+from pathlib import Path
+from bibert.cli.app import run
+assert run({words!r}) == 0
+print(Path("/proc/self/status").read_text())
+"""
+    told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", told)
+    assert int(kilobytes) < 300_000
