@@ -173,7 +173,7 @@ def test_a_closed_pipe_is_no_error_message():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="descriptors of Unix")
-@pytest.mark.parametrize("command", ["predict fine", "recipes", "--version"])
+@pytest.mark.parametrize("command", ["predict fine", "recipes", "--version", "train --help"])
 def test_a_closed_or_full_output_is_one_line(command):
     closed = f"{sys.executable} -m bibert {command} >&-"
     full = f"{sys.executable} -m bibert {command} >/dev/full"

@@ -4,6 +4,7 @@ A command's module is imported only when that command runs or shows its own help
 works in an install without torch. A command's options are in its own file, its work is in the library.
 """
 
+import errno
 import importlib
 import io
 import os
@@ -170,7 +171,9 @@ def _fail_of_system(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if has_gone:
         return 0
-    return _fail(OSError(f"{error.filename}: {error.strerror}") if error.filename else error, EXIT_OS_ERROR)
+    # Whatever else writes names its file; help is written by typer.
+    name = error.filename or (STANDARD_OUTPUT if error.errno == errno.ENOSPC else None)
+    return _fail(OSError(f"{name}: {error.strerror}") if name else error, EXIT_OS_ERROR)
 
 
 def _has_no_reader(pipe: int) -> bool:
