@@ -171,8 +171,7 @@ def _fail_of_system(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if has_gone:
         return 0
-    # Whatever else writes names its file; help is written by typer.
-    name = error.filename or (STANDARD_OUTPUT if error.errno == errno.ENOSPC else None)
+    name = error.filename or (STANDARD_OUTPUT if error.errno == errno.ENOSPC else None)  # typer's help has no name
     return _fail(OSError(f"{name}: {error.strerror}") if name else error, EXIT_OS_ERROR)
 
 

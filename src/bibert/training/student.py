@@ -217,10 +217,7 @@ def check_vocabulary(start: str | Path, classifier: Classifier, teacher: Classif
 
 
 def _knows_labels(start: str | Path, student: Classifier, data: TextData) -> bool:
-    """Whether the classifier that a student took over from its start is of use.
-
-    A general encoder has an untrained one, with a score as output, whose bias is still 0.
-    """
+    """Whether the classifier of a start is of use; a general encoder has one for scores whose bias is still 0."""
     same = label_names_of(start) == data.label_names
     return same and (bool(data.label_names) or bool(student.model.classifier.bias.any()))
 
