@@ -4,7 +4,6 @@ A command's module is imported only when that command runs or shows its own help
 works in an install without torch. A command's options are in its own file, its work is in the library.
 """
 
-import errno
 import importlib
 import io
 import os
@@ -171,8 +170,7 @@ def _fail_of_system(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if has_gone:
         return 0
-    name = error.filename or (STANDARD_OUTPUT if error.errno == errno.ENOSPC else None)  # typer's help has no name
-    return _fail(OSError(f"{name}: {error.strerror}") if name else error, EXIT_OS_ERROR)
+    return _fail(OSError(f"{error.filename}: {error.strerror}") if error.filename else error, EXIT_OS_ERROR)
 
 
 def _has_no_reader(pipe: int) -> bool:
